@@ -1,1 +1,15 @@
-//! host/domain
+//! Every decision of Barbless.
+//!
+//! This crate knows no cluster, no sandbox, no clock, no environment and no async runtime: time, randomness and limits
+//! are arguments. What can happen is an [`event::Event`], what can be done about it an [`effect::Effect`], and
+//! [`pipeline::step`] leads from one to the other. The crates beside this one perform effects and report events; none
+//! of them decides what happens next.
+#![forbid(unsafe_code)]
+#![warn(missing_docs)]
+
+pub mod grant;
+pub mod hook;
+pub mod identity;
+pub mod limits;
+pub mod operation;
+pub mod run;

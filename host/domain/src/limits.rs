@@ -1,0 +1,115 @@
+//! Every bound of the system, with its unit and its reason.
+//!
+//! A bound that a setting can move is a field of a struct with a `Default`; one that nobody has a reason to move is a
+//! constant.
+
+use std::time::Duration;
+
+use serde::{Deserialize, Serialize};
+
+/// What one run of a guest may use. Each field is a setting; the defaults are those of the design (section 9).
+#[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
+#[serde(default, deny_unknown_fields, rename_all = "camelCase")]
+pub struct GuestLimits {
+    /// CPU time of the guest in milliseconds. Ten seconds is far beyond what a hook of a few thousand objects needs and
+    /// short enough that two looping packages do not starve a two-core host for long.
+    pub cpu_ms: u64,
+    /// Wall-clock time of the whole call in milliseconds, host calls and waiting for a CPU included.
+    pub wall_ms: u64,
+    /// Bytes of all linear memories and tables of a run together. 64 MiB holds a snapshot of several thousand Pods.
+    pub memory_bytes: u64,
+    /// Elements of all tables of a run together.
+    pub table_elements: u64,
+    /// Bytes of wasm stack. 512 KiB is wasmtime's own default and enough for recursive JSON of depth 128.
+    pub stack_bytes: u64,
+    /// Bytes that one call across the boundary may carry in either direction.
+    pub call_bytes: u64,
+    /// Calls from guest to host in one run; a storm of cheap calls is bounded by CPU time, this bounds costly ones.
+    pub host_calls: u64,
+    /// Resource handles alive at once. 1 000 would be too few for a loop over a snapshot that keeps its items.
+    pub handles: u32,
+    /// Bytes of log text of one run.
+    pub log_bytes: u64,
+    /// Bytes of one log line.
+    pub log_line_bytes: u64,
+    /// Operations of one run.
+    pub operations: u32,
+    /// Bytes of one operation: an object cannot be larger than about 1.5 MiB in etcd.
+    pub operation_bytes: u64,
+    /// Bytes of all operations of one run.
+    pub operations_bytes: u64,
+    /// Bytes of the values document after a run.
+    pub values_bytes: u64,
+    /// Distinct metric series of one run.
+    pub metric_series: u32,
+    /// Bytes of one component. A Python hook is 18.5 MB.
+    pub component_bytes: u64,
+    /// Functions of one component. Python has 13 600 in 13 modules; compile time and memory grow with the number.
+    pub component_functions: u32,
+    /// Wall-clock time of one compilation in milliseconds. A Python hook takes up to 14 s on a quiet machine.
+    pub compile_wall_ms: u64,
+    /// CPU time of one compilation in seconds (all threads together).
+    pub compile_cpu_s: u64,
+    /// Address space of the compiling process in bytes.
+    pub compile_memory_bytes: u64,
+}
+
+impl Default for GuestLimits {
+    fn default() -> Self {
+        const MIB: u64 = 1024 * 1024;
+        Self {
+            cpu_ms: 10_000,
+            wall_ms: 30_000,
+            memory_bytes: 64 * MIB,
+            table_elements: 20_000,
+            stack_bytes: 512 * 1024,
+            call_bytes: 16 * MIB,
+            host_calls: 1_000_000,
+            handles: 10_000,
+            log_bytes: MIB,
+            log_line_bytes: 64 * 1024,
+            operations: 1_000,
+            operation_bytes: MIB,
+            operations_bytes: 8 * MIB,
+            values_bytes: MIB,
+            metric_series: 100,
+            component_bytes: 32 * MIB,
+            component_functions: 30_000,
+            compile_wall_ms: 120_000,
+            compile_cpu_s: 120,
+            compile_memory_bytes: 2048 * MIB,
+        }
+    }
+}
+
+/// First delay after a failure, in every queue.
+pub const RETRY_FIRST: Duration = Duration::from_secs(15);
+/// Longest delay in the lifecycle queue of an application.
+pub const RETRY_CAP_LIFECYCLE: Duration = Duration::from_secs(2 * 60 * 60);
+/// Longest delay in hook queues.
+pub const RETRY_CAP_HOOK: Duration = Duration::from_secs(60);
+/// How long one apply of a release may wait for readiness.
+pub const APPLY_DEADLINE: Duration = Duration::from_secs(30 * 60);
+/// How long one removal of a release waits before it fails and is repeated.
+pub const UNINSTALL_DEADLINE: Duration = Duration::from_secs(5 * 60);
+/// How many resources a time-out names.
+pub const TIMEOUT_NAMES: usize = 5;
+/// Applies that one reconciliation may make because hooks after the apply changed values: the first, and one more.
+pub const APPLIES_PER_RUN: u32 = 2;
+/// Reconciliations that event hooks may cause one after the other without an outside change, before they are paced by
+/// back-off: a hook that changes values each time it runs must not keep the host busy for ever.
+pub const VALUES_LOOP: u32 = 10;
+/// Tasks in one queue. Hook tasks are one per hook, so this is a bound on the number of hooks with room to spare.
+pub const QUEUE_TASKS: usize = 4096;
+/// Hooks in one package.
+pub const HOOKS_PER_PACKAGE: usize = 1000;
+/// Bindings of one hook.
+pub const BINDINGS_PER_HOOK: usize = 100;
+/// Run records kept for one application.
+pub const RUN_RECORDS: usize = 500;
+/// Changes that one run is told of by name; the snapshot has the rest.
+pub const CHANGES_PER_RUN: usize = 1000;
+/// Smallest interval at which the objects of a release are checked for existence; the largest is a minute more.
+pub const RESTORATION_MIN: Duration = Duration::from_secs(4 * 60);
+/// Bytes of input that a run record keeps; what is larger is kept as digest and size.
+pub const RECORD_INPUT_BYTES: usize = 256 * 1024;

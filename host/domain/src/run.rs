@@ -1,0 +1,339 @@
+//! One execution of one hook: everything that goes in, everything that comes out, and the record of both.
+
+use std::collections::BTreeMap;
+use std::fmt;
+use std::sync::Arc;
+
+use serde::{Deserialize, Serialize};
+use serde_json::Value;
+
+use crate::hook::Trigger;
+use crate::operation::{Operation, OperationResult};
+
+/// Which application a hook runs for.
+#[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
+#[serde(rename_all = "camelCase")]
+pub struct Instance {
+    /// Name of the application.
+    pub name: String,
+    /// Its namespace.
+    pub namespace: String,
+    /// Name of the package.
+    pub package_name: String,
+    /// Version of the package.
+    pub package_version: String,
+}
+
+/// Everything that goes into a run. Two runs of one component with the same input have the same outcome.
+#[derive(Debug, Clone, PartialEq)]
+pub struct RunInput {
+    /// Name of the hook.
+    pub hook: String,
+    /// Why it runs.
+    pub trigger: Trigger,
+    /// 1 for the first attempt.
+    pub attempt: u32,
+    /// Nothing will be applied.
+    pub dry_run: bool,
+    /// For whom.
+    pub instance: Instance,
+    /// The values document.
+    pub values: Arc<Value>,
+    /// The effective settings.
+    pub settings: Arc<Value>,
+    /// Snapshots by kubernetes binding of this hook.
+    pub snapshots: BTreeMap<String, SnapshotState>,
+    /// The moment that the guest's clock shows, in milliseconds since the epoch.
+    pub now_unix_ms: u64,
+    /// Seed of the guest's random numbers.
+    pub seed: [u8; 32],
+}
+
+/// A snapshot, or why there is none.
+#[derive(Debug, Clone, PartialEq)]
+pub enum SnapshotState {
+    /// The objects.
+    Ready(Arc<Snapshot>),
+    /// Not synchronised, with the reason. Never shown as empty.
+    NotSynchronised(String),
+}
+
+/// The objects of one kubernetes binding, ordered by namespace and name.
+#[derive(Debug, Clone, Default, PartialEq, Serialize, Deserialize)]
+pub struct Snapshot {
+    /// The objects.
+    pub items: Vec<Arc<SnapshotItem>>,
+}
+
+/// One object of a snapshot.
+#[derive(Debug, Clone, PartialEq, Serialize, Deserialize)]
+pub struct SnapshotItem {
+    /// Its namespace; empty for a cluster-scoped object.
+    pub namespace: String,
+    /// Its name.
+    pub name: String,
+    /// What the filter of the binding made of it.
+    pub projection: Value,
+    /// The whole object, if the binding keeps it.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub object: Option<Value>,
+}
+
+/// Everything that comes out of a run.
+#[derive(Debug, Clone, PartialEq)]
+pub struct RunOutcome {
+    /// How it ended.
+    pub end: RunEnd,
+    /// What it asked for, in order. If the run failed, only those marked `on_failure` may be carried out.
+    pub operations: Vec<Operation>,
+    /// How it changed the values document, in order. To be dropped if the run failed.
+    pub values: Vec<ValuesChange>,
+    /// Log lines in order, output of standard streams included.
+    pub log: Vec<LogLine>,
+    /// Measurements. To be dropped if the run failed.
+    pub metrics: Vec<Measurement>,
+    /// What it cost.
+    pub usage: Usage,
+}
+
+/// How a run ended.
+#[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
+#[serde(rename_all = "camelCase", tag = "end")]
+pub enum RunEnd {
+    /// The hook returned well.
+    Ok,
+    /// The hook returned an error.
+    HookError(HookError),
+    /// The guest trapped.
+    Trap {
+        /// What the engine says, for example "wasm `unreachable` instruction executed".
+        message: String,
+        /// The guest's own words before the trap, if it reported a panic.
+        #[serde(default, skip_serializing_if = "Option::is_none")]
+        panic: Option<Panic>,
+        /// Frames of the guest, innermost first, demangled; bounded.
+        #[serde(default)]
+        backtrace: Vec<String>,
+    },
+    /// CPU or wall-clock time was used up.
+    TimedOut {
+        /// Which.
+        clock: Clock,
+        /// The limit in milliseconds.
+        limit_ms: u64,
+    },
+    /// Memory, tables or stack were used up.
+    OutOfMemory {
+        /// What: `memory`, `table`, `stack`, `handles`.
+        what: String,
+        /// The limit in bytes, elements or handles.
+        limit: u64,
+    },
+    /// It called something that is not granted, or used up a budget of host calls.
+    Denied {
+        /// What, and why.
+        what: String,
+    },
+    /// What it gave back is malformed or too much.
+    BadOutput {
+        /// What, and why.
+        what: String,
+    },
+    /// The host could not run it: no free slot, the component is gone. Not the guest's fault; to be repeated.
+    HostFault {
+        /// What.
+        what: String,
+    },
+}
+
+/// A clock of the limits.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize, Deserialize)]
+#[serde(rename_all = "lowercase")]
+pub enum Clock {
+    /// Time on a processor.
+    Cpu,
+    /// Time on the wall.
+    Wall,
+}
+
+/// The error that a hook returned.
+#[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
+#[serde(rename_all = "camelCase")]
+pub struct HookError {
+    /// Stable code, CamelCase.
+    pub code: String,
+    /// What went wrong.
+    pub message: String,
+    /// What to do.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub hint: Option<String>,
+    /// Milliseconds until the next attempt.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub retry_after_ms: Option<u64>,
+}
+
+/// A panic that the guest reported.
+#[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
+pub struct Panic {
+    /// Its message.
+    pub message: String,
+    /// `file:line:column`.
+    pub location: String,
+}
+
+impl RunEnd {
+    /// Whether the hook succeeded.
+    #[must_use]
+    pub fn is_ok(&self) -> bool {
+        matches!(self, Self::Ok)
+    }
+
+    /// Stable reason in PascalCase, for conditions, events and metrics.
+    #[must_use]
+    pub fn reason(&self) -> &'static str {
+        match self {
+            Self::Ok => "Succeeded",
+            Self::HookError(_) => "HookError",
+            Self::Trap { panic: Some(_), .. } => "HookPanicked",
+            Self::Trap { .. } => "HookTrapped",
+            Self::TimedOut { clock: Clock::Cpu, .. } => "HookCpuTimeExceeded",
+            Self::TimedOut { clock: Clock::Wall, .. } => "HookTimedOut",
+            Self::OutOfMemory { .. } => "HookMemoryExceeded",
+            Self::Denied { .. } => "HookDenied",
+            Self::BadOutput { .. } => "HookBadOutput",
+            Self::HostFault { .. } => "HookHostFault",
+        }
+    }
+}
+
+impl fmt::Display for RunEnd {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        match self {
+            Self::Ok => f.write_str("succeeded"),
+            Self::HookError(error) => write!(f, "{}: {}", error.code, error.message),
+            Self::Trap { panic: Some(panic), .. } => write!(f, "panicked at {}: {}", panic.location, panic.message),
+            Self::Trap { message, .. } => write!(f, "trapped: {message}"),
+            Self::TimedOut { clock: Clock::Cpu, limit_ms } => write!(f, "used more than {limit_ms} ms of CPU time"),
+            Self::TimedOut { clock: Clock::Wall, limit_ms } => write!(f, "did not end within {limit_ms} ms"),
+            Self::OutOfMemory { what, limit } => write!(f, "used more {what} than allowed (limit {limit})"),
+            Self::Denied { what } => write!(f, "denied: {what}"),
+            Self::BadOutput { what } => write!(f, "bad output: {what}"),
+            Self::HostFault { what } => write!(f, "could not be run: {what}"),
+        }
+    }
+}
+
+/// One change of the values document.
+#[derive(Debug, Clone, PartialEq, Serialize, Deserialize)]
+pub struct ValuesChange {
+    /// JSON pointer.
+    pub pointer: String,
+    /// The new value; absent for a removal.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub value: Option<Value>,
+}
+
+/// How much a log line matters.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Serialize, Deserialize)]
+#[serde(rename_all = "lowercase")]
+pub enum LogLevel {
+    /// For developers.
+    Debug,
+    /// What happened.
+    Info,
+    /// May need care.
+    Warn,
+    /// Went wrong.
+    Error,
+}
+
+/// One log line of a guest, control characters escaped, bounded.
+#[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
+pub struct LogLine {
+    /// How much it matters.
+    pub level: LogLevel,
+    /// The text.
+    pub message: String,
+    /// Fields.
+    #[serde(default, skip_serializing_if = "Vec::is_empty")]
+    pub fields: Vec<(String, String)>,
+}
+
+/// One measurement of a guest.
+#[derive(Debug, Clone, PartialEq, Serialize, Deserialize)]
+#[serde(rename_all = "camelCase")]
+pub struct Measurement {
+    /// Name of the metric.
+    pub name: String,
+    /// Kind of the metric.
+    pub kind: MetricKind,
+    /// The value.
+    pub value: f64,
+    /// Labels, sorted by name.
+    pub labels: Vec<(String, String)>,
+}
+
+/// Kind of a metric.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize, Deserialize)]
+#[serde(rename_all = "lowercase")]
+pub enum MetricKind {
+    /// Only grows.
+    Counter,
+    /// Goes up and down.
+    Gauge,
+    /// Distribution.
+    Histogram,
+}
+
+/// What a run cost.
+#[derive(Debug, Clone, Copy, Default, PartialEq, Eq, Serialize, Deserialize)]
+#[serde(rename_all = "camelCase")]
+pub struct Usage {
+    /// Wall-clock time in microseconds, waiting for a CPU excluded.
+    pub wall_us: u64,
+    /// Time on a processor in microseconds, to the accuracy of the ticker.
+    pub cpu_us: u64,
+    /// Peak of linear memory and tables in bytes.
+    pub memory_bytes: u64,
+    /// Calls from guest to host.
+    pub host_calls: u64,
+}
+
+/// The record of a run, as it is kept and shown.
+#[derive(Debug, Clone, PartialEq, Serialize, Deserialize)]
+#[serde(rename_all = "camelCase")]
+pub struct RunRecord {
+    /// Unique in the host: a number that grows.
+    pub id: u64,
+    /// `<namespace>.<name>` of the application.
+    pub application: String,
+    /// Hook.
+    pub hook: String,
+    /// Why it ran.
+    pub trigger: Trigger,
+    /// Which attempt.
+    pub attempt: u32,
+    /// SHA-256 of the component, `sha256:…`.
+    pub component: String,
+    /// SHA-256 of the input, `sha256:…`.
+    pub input_digest: String,
+    /// The input, unless it is larger than [`crate::limits::RECORD_INPUT_BYTES`].
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub input: Option<Value>,
+    /// Moment of the run in milliseconds since the epoch; what the guest's clock showed.
+    pub started_unix_ms: u64,
+    /// How it ended.
+    #[serde(flatten)]
+    pub end: RunEnd,
+    /// Log lines.
+    #[serde(default)]
+    pub log: Vec<LogLine>,
+    /// Operations with what became of them.
+    #[serde(default)]
+    pub operations: Vec<(Operation, OperationResult)>,
+    /// Values changes.
+    #[serde(default)]
+    pub values: Vec<ValuesChange>,
+    /// What it cost.
+    pub usage: Usage,
+}
