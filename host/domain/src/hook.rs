@@ -208,8 +208,8 @@ pub enum Trigger {
     Lifecycle(Stage),
     /// The schedule of this name is due.
     Schedule(String),
-    /// The kubernetes binding of this name was enabled.
-    Synchronization(String),
+    /// The kubernetes bindings of these names were enabled.
+    Synchronization(Vec<String>),
     /// Objects changed.
     Events(Vec<Change>),
 }
