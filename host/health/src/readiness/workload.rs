@@ -31,7 +31,7 @@ pub(super) fn deployment(fields: Fields<'_>) -> Reading<Readiness> {
     }
     let old = fields.count("status.replicas")?.saturating_sub(updated);
     if old > 0 {
-        return not_ready(format!("{old} old replicas have not ended"));
+        return not_ready(format!("old replicas that have not ended: {old}"));
     }
     let available = fields.count("status.availableReplicas")?;
     if available < wanted {
@@ -61,7 +61,7 @@ pub(super) fn stateful_set(fields: Fields<'_>) -> Reading<Readiness> {
     }
     let surplus = fields.count("status.replicas")?.saturating_sub(wanted);
     if surplus > 0 {
-        return not_ready(format!("{surplus} surplus replicas have not ended"));
+        return not_ready(format!("surplus replicas that have not ended: {surplus}"));
     }
     let current_revision = fields.text("status.currentRevision")?;
     let update_revision = fields.text("status.updateRevision")?;
@@ -118,7 +118,7 @@ pub(super) fn replica_set(fields: Fields<'_>) -> Reading<Readiness> {
     }
     let surplus = fields.count("status.replicas")?.saturating_sub(wanted);
     if surplus > 0 {
-        return not_ready(format!("{surplus} surplus replicas have not ended"));
+        return not_ready(format!("surplus replicas that have not ended: {surplus}"));
     }
     ready()
 }
@@ -139,7 +139,7 @@ pub(super) fn job(fields: Fields<'_>) -> Reading<Readiness> {
     let failures = fields.count("status.failed")?;
     let mut reason = format!("{succeeded} of {wanted} completions are done");
     if failures > 0 {
-        reason.push_str(&format!(", {failures} Pods have failed"));
+        reason.push_str(&format!(", failed Pods: {failures}"));
     }
     not_ready(reason)
 }
