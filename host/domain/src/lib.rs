@@ -7,9 +7,15 @@
 #![forbid(unsafe_code)]
 #![warn(missing_docs)]
 
+pub mod effect;
+pub mod event;
 pub mod grant;
 pub mod hook;
 pub mod identity;
 pub mod limits;
 pub mod operation;
+pub mod pipeline;
+pub mod queue;
+pub mod release;
 pub mod run;
+pub mod status;

@@ -1,0 +1,541 @@
+//! The step function against a world that answers, fails, dawdles and interrupts.
+
+use std::collections::{BTreeMap, BTreeSet};
+
+use proptest::prelude::*;
+use serde_json::json;
+
+use super::*;
+use crate::event::Released;
+use crate::hook::{Binding, KubernetesBinding, Projection, WatchEventType};
+use crate::status::Status;
+
+/// What a hook queue of the declarations is called.
+const QUEUE: &str = "main";
+
+fn id() -> ApplicationId {
+    ApplicationId::new("demo", "web").unwrap()
+}
+
+fn hook(name: &str, stages: &[(Stage, i32)], kubernetes: bool) -> HookDeclaration {
+    let mut bindings: Vec<Binding> =
+        stages.iter().map(|(stage, order)| Binding::Lifecycle { stage: *stage, order: *order }).collect();
+    if kubernetes {
+        bindings.push(Binding::Kubernetes(KubernetesBinding {
+            name: "objects".into(),
+            api_version: "v1".into(),
+            kind: "ConfigMap".into(),
+            name_selector: vec![],
+            label_selector: None,
+            field_selector: vec![],
+            filter: Projection::Whole,
+            execute_on_events: vec![WatchEventType::Added, WatchEventType::Modified, WatchEventType::Deleted],
+            execute_on_synchronization: true,
+            wait_for_synchronization: true,
+            keep_full_objects: false,
+            group: None,
+            include_snapshots_from: vec![],
+        }));
+    }
+    HookDeclaration { name: name.into(), bindings, queue: QUEUE.into(), allow_failure: false, rate_limit: None }
+}
+
+fn hooks() -> Vec<HookDeclaration> {
+    use Stage::{AfterDeleteHelm, AfterHelm, BeforeDeleteHelm, BeforeHelm, OnStartup};
+    vec![
+        hook("b", &[(BeforeHelm, 1)], false),
+        hook("a", &[(BeforeHelm, 1), (AfterHelm, 0)], true),
+        hook("c", &[(BeforeHelm, 0), (BeforeDeleteHelm, 0)], false),
+        hook("d", &[(OnStartup, 0), (AfterDeleteHelm, 0)], false),
+    ]
+}
+
+fn desired(version: &str) -> Desired {
+    Desired {
+        generation: 1,
+        version: version.into(),
+        settings: json!({}),
+        maintenance: false,
+        deleting: false,
+        skip_delete_hooks: false,
+        retry: String::new(),
+        deletion_step: None,
+    }
+}
+
+/// A world in which every effect ends well, unless told otherwise.
+struct World {
+    app: App,
+    now: Time,
+    flying: BTreeMap<Ticket, Effect>,
+    seen: BTreeSet<Ticket>,
+    log: Vec<String>,
+    released: Option<Released>,
+    status: Option<Status>,
+    digest: String,
+}
+
+impl World {
+    fn new() -> Self {
+        Self {
+            app: App::new(id()),
+            now: Time(1_000_000),
+            flying: BTreeMap::new(),
+            seen: BTreeSet::new(),
+            log: vec![],
+            released: None,
+            status: None,
+            digest: "d1".into(),
+        }
+    }
+
+    fn send(&mut self, event: Event) {
+        let (app, effects) = step(self.app.clone(), event, self.now);
+        self.app = app;
+        for effect in effects {
+            match &effect {
+                Effect::WriteStatus(status) => self.status = Some((**status).clone()),
+                Effect::Cancel { ticket, cause } => {
+                    assert!(self.flying.contains_key(ticket), "only what is under way can be cancelled");
+                    self.log.push(format!("cancel {}", cause.as_str()));
+                }
+                other => {
+                    let ticket = other.ticket().expect("all other effects have a ticket");
+                    assert!(self.seen.insert(ticket), "a ticket is used once");
+                    self.log.push(word(other));
+                    self.flying.insert(ticket, effect);
+                }
+            }
+        }
+        for queue in self.app.hook_queues().values() {
+            assert!(queue.iter().skip(1).all(|entry| entry.running.is_none()), "only the head runs");
+        }
+        let lifecycle = self.app.lifecycle().iter().filter(|entry| entry.running.is_some()).count();
+        let hooks = self.app.hook_queues().values().flat_map(Queue::iter).filter(|entry| entry.running.is_some());
+        let waiting = lifecycle + hooks.count();
+        assert_eq!(waiting, self.flying.len(), "each effect is waited for by one entry, and each entry has one effect");
+    }
+
+    fn answer_of(&mut self, effect: &Effect) -> Answer {
+        match effect {
+            Effect::Load { version, .. } => {
+                Answer::Loaded(Loaded { version: version.clone(), hooks: hooks(), release: self.released.is_some() })
+            }
+            Effect::CheckRequirements { .. } => Answer::Requirements(vec![]),
+            Effect::RunHook { .. } => Answer::HookRan { values_changed: false },
+            Effect::Render { .. } => {
+                Answer::Rendered(Rendered { digest: self.digest.clone(), released: self.released.clone(), missing: 0 })
+            }
+            Effect::Apply { maintenance, .. } => {
+                self.released =
+                    Some(Released { digest: self.digest.clone(), deployed: true, maintenance: *maintenance });
+                Answer::Done
+            }
+            Effect::CheckDrift { .. } => Answer::Missing(0),
+            Effect::Uninstall { .. } => {
+                self.released = None;
+                Answer::Done
+            }
+            _ => Answer::Done,
+        }
+    }
+
+    /// Answers the oldest effect.
+    fn answer(&mut self) -> bool {
+        let Some((ticket, effect)) = self.flying.pop_first() else { return false };
+        let answer = self.answer_of(&effect);
+        self.send(Event::Answered(ticket, answer));
+        true
+    }
+
+    fn fail(&mut self, reason: &str) {
+        let (ticket, _) = self.flying.pop_first().expect("something is under way");
+        self.send(Event::Answered(ticket, Answer::Failed(Failure::new(reason, "it broke"))));
+    }
+
+    /// Until nothing is under way and nothing waits, other than the check for missing objects.
+    fn settle(&mut self) {
+        for _ in 0..10_000 {
+            if self.answer() {
+                continue;
+            }
+            match self.app.wake() {
+                Some(at) if !self.app.is_idle() => {
+                    self.now = self.now.max(at);
+                    self.send(Event::Tick);
+                }
+                _ => return,
+            }
+        }
+        panic!("the application does not come to rest: {:?}", self.app.lifecycle());
+    }
+
+    fn take_log(&mut self) -> Vec<String> {
+        std::mem::take(&mut self.log)
+    }
+}
+
+fn word(effect: &Effect) -> String {
+    match effect {
+        Effect::RunHook { hook, trigger, .. } => format!("{} {hook}", trigger.as_str()),
+        Effect::PersistDeletion { step, .. } => format!("persist {}", step.as_str()),
+        other => {
+            let text = format!("{other:?}");
+            text.split([' ', '{']).next().unwrap_or_default().to_owned()
+        }
+    }
+}
+
+#[test]
+fn an_application_is_installed_in_the_documented_order() {
+    let mut world = World::new();
+    world.send(Event::Observed(desired("1.0.0")));
+    world.settle();
+    assert_eq!(
+        world.take_log(),
+        [
+            "Deploy",
+            "Load",
+            "Adopt",
+            "CheckRequirements",
+            "Configure",
+            "StartBindings",
+            "synchronization a",
+            "onStartup d",
+            "beforeHelm c",
+            "beforeHelm a",
+            "beforeHelm b",
+            "Render",
+            "Apply",
+            "afterHelm a",
+        ]
+    );
+    assert_eq!(world.status.unwrap().conditions[0].status, "True");
+}
+
+#[test]
+fn a_deletion_runs_every_step_after_it_was_written_down() {
+    let mut world = World::new();
+    world.send(Event::Observed(desired("1.0.0")));
+    world.settle();
+    world.take_log();
+    world.send(Event::Observed(Desired { deleting: true, ..desired("1.0.0") }));
+    world.settle();
+    assert_eq!(
+        world.take_log(),
+        [
+            "persist BeforeHooks",
+            "beforeDeleteHelm c",
+            "persist Uninstall",
+            "Uninstall",
+            "persist AfterHooks",
+            "afterDeleteHelm d",
+            "persist StopHooks",
+            "StopBindings",
+            "persist Purge",
+            "Purge",
+            "persist Undeploy",
+            "Undeploy",
+            "persist Finalize",
+            "RemoveFinalizer",
+        ]
+    );
+    assert!(world.app.is_finished());
+}
+
+#[test]
+fn a_new_process_goes_on_where_the_deletion_was() {
+    let mut world = World::new();
+    let step = Some(DeletionStep::AfterHooks);
+    world.send(Event::Observed(Desired { deleting: true, deletion_step: step, ..desired("1.0.0") }));
+    world.settle();
+    let log = world.take_log();
+    assert_eq!(log[..5], ["Deploy", "Load", "Adopt", "persist AfterHooks", "StartBindings"]);
+    assert!(!log.iter().any(|word| word == "Uninstall" || word == "beforeDeleteHelm c"), "{log:?}");
+    assert!(world.app.is_finished());
+}
+
+#[test]
+fn a_package_that_cannot_be_had_does_not_keep_the_application() {
+    let mut world = World::new();
+    world.send(Event::Observed(Desired { deleting: true, ..desired("1.0.0") }));
+    world.fail("DownloadFailed");
+    world.settle();
+    let log = world.take_log();
+    assert!(log.iter().any(|word| word == "Uninstall"), "{log:?}");
+    assert!(!log.iter().any(|word| word == "Purge" || word.starts_with("beforeDelete")), "{log:?}");
+    assert!(world.app.is_finished());
+}
+
+#[test]
+fn a_failing_hook_blocks_only_its_own_queue_and_is_repeated() {
+    let mut world = World::new();
+    world.send(Event::Observed(desired("1.0.0")));
+    world.settle();
+    world.take_log();
+    world.send(Event::ScheduleDue { hook: "b".into(), schedule: "s".into() });
+    world.fail("HookPanicked");
+    assert_eq!(world.status.as_ref().unwrap().summary.state, "Degraded");
+    assert_eq!(world.app.wake(), Some(world.now.after(limits::RETRY_FIRST)));
+    let settings = json!({"a": 1});
+    world.send(Event::Observed(Desired { settings, generation: 2, ..desired("1.0.0") }));
+    assert_eq!(world.take_log(), ["schedule b", "Configure"]);
+    world.settle();
+    assert_eq!(world.status.as_ref().unwrap().conditions[0].status, "True");
+    assert!(world.take_log().iter().any(|word| word == "schedule b"));
+}
+
+#[test]
+fn a_burst_of_events_is_one_run_and_at_most_one_more() {
+    let mut world = World::new();
+    world.send(Event::Observed(desired("1.0.0")));
+    world.settle();
+    world.take_log();
+    for number in 0..100 {
+        let change = Change {
+            binding: "objects".into(),
+            event: WatchEventType::Modified,
+            namespace: "demo".into(),
+            name: format!("o{}", number % 7),
+        };
+        world.send(Event::ObjectsChanged { hook: "a".into(), changes: vec![change] });
+    }
+    world.settle();
+    assert_eq!(world.take_log(), ["event a", "event a"]);
+}
+
+#[test]
+fn changed_settings_cancel_a_running_apply_with_their_cause() {
+    let mut world = World::new();
+    world.send(Event::Observed(desired("1.0.0")));
+    while !world.log.iter().any(|word| word == "Apply") {
+        world.answer();
+    }
+    world.take_log();
+    world.send(Event::Observed(Desired { settings: json!({"a": 1}), ..desired("1.0.0") }));
+    assert_eq!(world.take_log(), ["cancel SettingsChanged"]);
+    let (ticket, _) = world.flying.pop_first().unwrap();
+    world.send(Event::Answered(ticket, Answer::Cancelled));
+    world.settle();
+    assert_eq!(world.take_log().last().map(String::as_str), Some("afterHelm a"));
+}
+
+#[test]
+fn the_new_version_is_loaded_before_the_old_hooks_stop() {
+    let mut world = World::new();
+    world.send(Event::Observed(desired("1.0.0")));
+    world.settle();
+    world.take_log();
+    world.digest = "d2".into();
+    world.send(Event::Observed(desired("2.0.0")));
+    world.settle();
+    let log = world.take_log();
+    assert_eq!(log[..5], ["Deploy", "Load", "StopBindings", "Adopt", "CheckRequirements"]);
+    assert!(log.iter().all(|word| !word.contains("DeleteHelm")), "{log:?}");
+}
+
+#[test]
+fn lost_requirements_suspend_and_met_ones_resume() {
+    let mut world = World::new();
+    world.send(Event::Observed(desired("1.0.0")));
+    world.settle();
+    world.take_log();
+    world.send(Event::Requirements(vec!["module 'x' is not enabled".into()]));
+    world.settle();
+    assert_eq!(world.take_log(), ["beforeDeleteHelm c", "Uninstall", "afterDeleteHelm d", "StopBindings"]);
+    assert_eq!(world.status.as_ref().unwrap().summary.state, "Suspended");
+    world.send(Event::Requirements(vec![]));
+    world.settle();
+    let log = world.take_log();
+    assert_eq!(log[..3], ["Configure", "StartBindings", "synchronization a"]);
+    assert!(!log.iter().any(|word| word.starts_with("onStartup")), "once per load: {log:?}");
+    assert_eq!(world.status.as_ref().unwrap().summary.message, "");
+}
+
+#[test]
+fn an_unchanged_release_is_not_applied_again_and_a_missing_object_is() {
+    let mut world = World::new();
+    world.send(Event::Observed(desired("1.0.0")));
+    world.settle();
+    world.take_log();
+    world.send(Event::Observed(Desired { settings: json!({"a": 1}), ..desired("1.0.0") }));
+    world.settle();
+    assert!(!world.take_log().contains(&"Apply".to_owned()));
+    world.now = world.app.wake().unwrap();
+    world.send(Event::Tick);
+    assert_eq!(world.take_log(), ["CheckDrift"]);
+    let (ticket, _) = world.flying.pop_first().unwrap();
+    world.send(Event::Answered(ticket, Answer::Missing(1)));
+    assert_eq!(world.app.last_cause(), Cause::DriftDetected);
+    world.settle();
+}
+
+#[test]
+fn maintenance_applies_once_and_leaving_it_applies_again() {
+    let mut world = World::new();
+    world.send(Event::Observed(desired("1.0.0")));
+    world.settle();
+    world.take_log();
+    let on = Desired { maintenance: true, ..desired("1.0.0") };
+    world.send(Event::Observed(on.clone()));
+    world.settle();
+    assert_eq!(world.take_log().iter().filter(|word| *word == "Apply").count(), 1);
+    world.send(Event::Observed(Desired { settings: json!({"a": 1}), ..on }));
+    world.settle();
+    assert!(!world.take_log().contains(&"Apply".to_owned()));
+    assert_eq!(world.app.wake(), None, "nothing is restored in maintenance");
+    world.send(Event::Observed(Desired { settings: json!({"a": 1}), ..desired("1.0.0") }));
+    world.settle();
+    assert!(world.take_log().contains(&"Apply".to_owned()));
+}
+
+#[test]
+fn a_hook_that_always_changes_values_is_paced() {
+    let mut world = World::new();
+    world.send(Event::Observed(desired("1.0.0")));
+    world.settle();
+    for _ in 0..=limits::VALUES_LOOP {
+        world.send(Event::ScheduleDue { hook: "b".into(), schedule: "s".into() });
+        let ticket = *world.flying.keys().next_back().unwrap();
+        world.flying.remove(&ticket);
+        world.send(Event::Answered(ticket, Answer::HookRan { values_changed: true }));
+        if world.app.wake().is_some_and(|at| at > world.now) {
+            break;
+        }
+        world.settle();
+    }
+    let wait = world.app.wake().unwrap();
+    assert_eq!(wait, world.now.after(limits::RETRY_FIRST));
+}
+
+/// What happens next in a random life.
+#[derive(Debug, Clone)]
+enum Move {
+    Answer(usize),
+    Fail(usize),
+    Cancelled(usize),
+    ValuesChanged(usize),
+    Settings(u8),
+    Version(u8),
+    Maintenance(bool),
+    Requirements(bool),
+    Schedule,
+    Change(u8),
+    Drift,
+    Retry(u8),
+    Wait,
+    Delete,
+}
+
+fn moves() -> impl Strategy<Value = Vec<Move>> {
+    let one = prop_oneof![
+        10 => any::<usize>().prop_map(Move::Answer),
+        2 => any::<usize>().prop_map(Move::Fail),
+        1 => any::<usize>().prop_map(Move::Cancelled),
+        1 => any::<usize>().prop_map(Move::ValuesChanged),
+        1 => any::<u8>().prop_map(Move::Settings),
+        1 => (0u8..3).prop_map(Move::Version),
+        1 => any::<bool>().prop_map(Move::Maintenance),
+        1 => any::<bool>().prop_map(Move::Requirements),
+        1 => Just(Move::Schedule),
+        1 => any::<u8>().prop_map(Move::Change),
+        1 => Just(Move::Drift),
+        1 => any::<u8>().prop_map(Move::Retry),
+        2 => Just(Move::Wait),
+        1 => Just(Move::Delete),
+    ];
+    proptest::collection::vec(one, 0..120)
+}
+
+fn play(world: &mut World, wanted: &mut Desired, play: Move) {
+    let pick = |world: &World, index: usize| {
+        let keys: Vec<Ticket> = world.flying.keys().copied().collect();
+        (!keys.is_empty()).then(|| keys[index % keys.len()])
+    };
+    let finish = |world: &mut World, index: usize, answer: fn(&mut World, &Effect) -> Answer| {
+        if let Some(ticket) = pick(world, index) {
+            let effect = world.flying.remove(&ticket).unwrap();
+            let answer = answer(world, &effect);
+            world.send(Event::Answered(ticket, answer));
+        }
+    };
+    match play {
+        Move::Answer(index) => finish(world, index, World::answer_of),
+        Move::Fail(index) => finish(world, index, |_, _| Answer::Failed(Failure::new("Broken", "it broke"))),
+        Move::Cancelled(index) => finish(world, index, |_, _| Answer::Cancelled),
+        Move::ValuesChanged(index) => finish(world, index, |world, effect| match effect {
+            Effect::RunHook { .. } => Answer::HookRan { values_changed: true },
+            other => world.answer_of(other),
+        }),
+        Move::Settings(value) => wanted.settings = json!({ "value": value }),
+        Move::Version(value) => wanted.version = format!("{value}.0.0"),
+        Move::Maintenance(on) => wanted.maintenance = on,
+        Move::Requirements(met) => {
+            let unmet = if met { vec![] } else { vec!["missing".to_owned()] };
+            world.send(Event::Requirements(unmet));
+        }
+        Move::Schedule => world.send(Event::ScheduleDue { hook: "b".into(), schedule: "s".into() }),
+        Move::Change(name) => world.send(Event::ObjectsChanged {
+            hook: "a".into(),
+            changes: vec![Change {
+                binding: "objects".into(),
+                event: WatchEventType::Added,
+                namespace: "demo".into(),
+                name: name.to_string(),
+            }],
+        }),
+        Move::Drift => {
+            if let Some(at) = world.app.wake() {
+                world.now = world.now.max(at);
+                world.send(Event::Tick);
+            }
+        }
+        Move::Retry(value) => wanted.retry = value.to_string(),
+        Move::Wait => {
+            world.now = world.now.after(std::time::Duration::from_secs(7));
+            world.send(Event::Tick);
+        }
+        Move::Delete => wanted.deleting = true,
+    }
+}
+
+proptest! {
+    #![proptest_config(ProptestConfig::with_cases(400))]
+
+    /// Whatever happens: no deadlock, no lost event, every effect answered, and a deletion ends when the ports succeed.
+    #[test]
+    fn every_life_comes_to_rest_and_every_deletion_ends(moves in moves()) {
+        let mut world = World::new();
+        let mut wanted = desired("1.0.0");
+        let mut sent = None;
+        for next in moves {
+            let before = wanted.clone();
+            if !world.app.is_finished() {
+                if sent.is_none() || before != *sent.as_ref().unwrap() {
+                    world.send(Event::Observed(wanted.clone()));
+                    sent = Some(wanted.clone());
+                }
+                play(&mut world, &mut wanted, next);
+            }
+        }
+        // From here on the world is kind.
+        if !world.app.is_finished() {
+            world.send(Event::Observed(wanted.clone()));
+            world.send(Event::Requirements(vec![]));
+            world.settle();
+            if !wanted.deleting {
+                prop_assert!(world.app.is_idle());
+                prop_assert!(world.released.is_some(), "at rest, met and wanted, it is installed");
+                let released = world.released.clone().unwrap();
+                prop_assert_eq!(released.maintenance, wanted.maintenance, "the last wish was carried out");
+                prop_assert_eq!(&world.app.loaded().unwrap().version, &wanted.version);
+                wanted.deleting = true;
+                world.send(Event::Observed(wanted));
+                world.settle();
+            }
+        }
+        prop_assert!(world.app.is_finished());
+        prop_assert!(world.released.is_none(), "nothing stays");
+        prop_assert!(world.flying.is_empty());
+    }
+}

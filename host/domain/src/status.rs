@@ -1,0 +1,415 @@
+//! From what is known of an application to what users see: conditions and a summary.
+//!
+//! The conditions, their reasons and when they appear are those of Deckhouse's `Application`; two defects of the
+//! original are not reproduced: a failing event hook is cleared as soon as that hook succeeds, and settings count as
+//! applied only when objects were applied with them.
+
+use std::collections::BTreeMap;
+
+use serde::{Deserialize, Serialize};
+
+use crate::event::{Failure, Loaded, Workloads};
+use crate::hook::Stage;
+use crate::pipeline::{App, DeletionStep, DisableAt, EnableAt, RemoveAt, RunAt, Task};
+
+#[cfg(test)]
+mod tests;
+
+/// A fact with three values.
+#[derive(Debug, Clone, Default, PartialEq, Eq)]
+pub enum Condition {
+    /// Not known yet.
+    #[default]
+    Unknown,
+    /// It holds.
+    True,
+    /// It does not.
+    False {
+        /// Stable reason in PascalCase.
+        reason: String,
+        /// Why, for users.
+        message: String,
+        /// What they can do.
+        hint: Option<String>,
+    },
+}
+
+impl Condition {
+    /// It does not hold, for this reason.
+    #[must_use]
+    pub fn no(reason: &str, message: &str) -> Self {
+        Self::False { reason: reason.to_owned(), message: message.to_owned(), hint: None }
+    }
+
+    fn failed(reason: &str, failure: &Failure) -> Self {
+        Self::False {
+            reason: reason.to_owned(),
+            message: format!("{}: {}", failure.reason, failure.message),
+            hint: failure.hint.clone(),
+        }
+    }
+
+    /// A failure; work in progress is none.
+    fn failure(&self) -> Option<(&str, &str, Option<&str>)> {
+        match self {
+            Self::False { reason, message, hint } if reason != "ApplyingManifests" && reason != "SettingsChanged" => {
+                Some((reason, message, hint.as_deref()))
+            }
+            _ => None,
+        }
+    }
+}
+
+/// What is known of an application, beside its queues.
+#[derive(Debug, Clone, PartialEq)]
+pub struct Facts {
+    pub(crate) generation: i64,
+    /// Version that an update leads to.
+    pub(crate) target: Option<String>,
+    /// Version whose objects were applied last.
+    pub(crate) version: Option<String>,
+    pub(crate) filesystem: Condition,
+    pub(crate) loaded: Condition,
+    pub(crate) configured: Condition,
+    pub(crate) hooks: Condition,
+    pub(crate) manifests: Condition,
+    pub(crate) workloads: Workloads,
+    pub(crate) installed: bool,
+    pub(crate) suspended: bool,
+    pub(crate) maintained: bool,
+    pub(crate) failing_hooks: BTreeMap<String, Failure>,
+    pub(crate) deletion: Option<DeletionStep>,
+    pub(crate) removed_without_package: Option<Failure>,
+    pub(crate) dropped: Option<String>,
+}
+
+impl Default for Facts {
+    fn default() -> Self {
+        Self {
+            generation: 0,
+            target: None,
+            version: None,
+            filesystem: Condition::Unknown,
+            loaded: Condition::Unknown,
+            configured: Condition::Unknown,
+            hooks: Condition::Unknown,
+            manifests: Condition::Unknown,
+            workloads: Workloads::Unknown,
+            installed: false,
+            suspended: false,
+            maintained: false,
+            failing_hooks: BTreeMap::new(),
+            deletion: None,
+            removed_without_package: None,
+            dropped: None,
+        }
+    }
+}
+
+impl Facts {
+    pub(crate) fn adopted(&mut self, _loaded: &Loaded) {
+        self.configured = Condition::Unknown;
+        self.hooks = Condition::Unknown;
+        self.manifests = Condition::Unknown;
+    }
+
+    pub(crate) fn enabled(&mut self) {
+        if matches!(&self.hooks, Condition::False { reason, .. } if reason == "HookInitializationFailed") {
+            self.hooks = Condition::Unknown;
+        }
+    }
+
+    pub(crate) fn ran(&mut self, version: String, maintenance: bool) {
+        self.version = Some(version);
+        self.hooks = Condition::True;
+        self.manifests = Condition::True;
+        // In maintenance the objects do not follow the settings.
+        if !maintenance {
+            self.configured = Condition::True;
+        }
+        self.maintained = maintenance;
+        self.suspended = false;
+        self.installed = true;
+    }
+
+    pub(crate) fn suspended(&mut self) {
+        self.suspended = true;
+        self.manifests = Condition::Unknown;
+        self.hooks = Condition::Unknown;
+        self.workloads = Workloads::Unknown;
+    }
+
+    pub(crate) fn failed(&mut self, task: &Task, failure: &Failure) {
+        match task {
+            Task::Deploy { .. } => self.filesystem = Condition::failed("DownloadFailed", failure),
+            Task::Load { .. } | Task::Switch(_) => {
+                self.loaded = Condition::failed("LoadFromFilesystemFailed", failure);
+            }
+            Task::Configure => self.configured = Condition::failed("SettingsInvalid", failure),
+            Task::Enable(_) => self.hooks = Condition::failed("HookInitializationFailed", failure),
+            Task::Run { at: RunAt::Before(_) | RunAt::After(_), .. }
+            | Task::Disable(DisableAt::Before(_) | DisableAt::After(_)) => {
+                self.hooks = Condition::failed("HookFailed", failure);
+            }
+            Task::Run { .. } => self.manifests = Condition::failed("ManifestsApplyFailed", failure),
+            Task::Requirements | Task::Disable(_) | Task::CheckDrift | Task::Remove { .. } => {}
+        }
+    }
+}
+
+/// What users see.
+#[derive(Debug, Clone, PartialEq, Serialize, Deserialize)]
+#[serde(rename_all = "camelCase")]
+pub struct Status {
+    /// Generation of the object that this is about.
+    pub observed_generation: i64,
+    /// In words.
+    pub summary: Summary,
+    /// In detail.
+    pub conditions: Vec<StatusCondition>,
+    /// Version whose objects were applied last.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub current_version: Option<String>,
+    /// How far a deletion has come.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub deletion_step: Option<DeletionStep>,
+}
+
+/// The state in words.
+#[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
+pub struct Summary {
+    /// One of Pending, Failed, Updating, Ready, Degraded, Suspended, Deleting.
+    pub state: String,
+    /// Why.
+    pub message: String,
+    /// What to do.
+    pub tip: String,
+}
+
+/// One condition, without its time of transition: the writer knows that.
+#[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
+pub struct StatusCondition {
+    /// Installed, Ready, …
+    #[serde(rename = "type")]
+    pub kind: String,
+    /// True, False, Unknown.
+    pub status: String,
+    /// Stable reason.
+    pub reason: String,
+    /// For users.
+    pub message: String,
+}
+
+/// What stands in the way: reason of the external condition, message, hint.
+struct Blocker {
+    reason: String,
+    message: String,
+    hint: Option<String>,
+}
+
+impl Blocker {
+    fn new((reason, message, hint): (&str, &str, Option<&str>)) -> Self {
+        Self { reason: reason.to_owned(), message: message.to_owned(), hint: hint.map(str::to_owned) }
+    }
+}
+
+pub(crate) fn of(app: &App) -> Status {
+    let facts = app.facts();
+    let deleting = app.is_removing();
+    let unmet = (!app.unmet().is_empty()).then(|| Blocker {
+        reason: "RequirementsUnmet".to_owned(),
+        message: app.unmet().join("; "),
+        hint: Some("the application goes on by itself when the requirements are met".to_owned()),
+    });
+    let event_hook = facts.failing_hooks.iter().next().map(|(hook, failure)| Blocker {
+        reason: "HookFailed".to_owned(),
+        message: format!("hook '{hook}': {}: {}", failure.reason, failure.message),
+        hint: failure.hint.clone(),
+    });
+    let mut blockers: Vec<Blocker> = unmet.into_iter().collect();
+    let known = [&facts.filesystem, &facts.loaded, &facts.configured, &facts.hooks, &facts.manifests];
+    blockers.extend(known.into_iter().filter_map(Condition::failure).map(Blocker::new));
+    blockers.extend(event_hook);
+
+    let conditions = conditions(app, &blockers);
+    let summary = summary(app, deleting, &blockers);
+    Status {
+        observed_generation: facts.generation,
+        summary,
+        conditions,
+        current_version: facts.version.clone(),
+        deletion_step: facts.deletion,
+    }
+}
+
+fn conditions(app: &App, blockers: &[Blocker]) -> Vec<StatusCondition> {
+    let facts = app.facts();
+    let mut list = Vec::new();
+    let mut add = |kind: &str, blocker: Option<(&str, &str, &str)>| {
+        list.push(match blocker {
+            None => StatusCondition {
+                kind: kind.to_owned(),
+                status: "True".to_owned(),
+                reason: kind.to_owned(),
+                message: String::new(),
+            },
+            Some((status, reason, message)) => StatusCondition {
+                kind: kind.to_owned(),
+                status: status.to_owned(),
+                reason: reason.to_owned(),
+                message: message.to_owned(),
+            },
+        });
+    };
+    let no = |blocker: &Blocker| -> (&'static str, String, String) {
+        ("False", blocker.reason.clone(), blocker.message.clone())
+    };
+    if app.is_removing() {
+        let kinds: &[&str] = if facts.installed {
+            &["Installed", "Ready", "Scaled", "Managed", "ConfigurationApplied"]
+        } else {
+            &["Installed"]
+        };
+        for kind in kinds {
+            add(kind, Some(("False", "Deleting", "the application is being deleted")));
+        }
+        return list;
+    }
+    let requirements = blockers.iter().find(|blocker| blocker.reason == "RequirementsUnmet");
+    let scaled = match &facts.workloads {
+        Workloads::None | Workloads::Healthy => None,
+        Workloads::Unknown => Some(("Unknown", "Unknown".to_owned(), "nothing was observed yet".to_owned())),
+        Workloads::Progressing(why) => Some(("False", "Reconciling".to_owned(), why.clone())),
+        Workloads::Degraded(why) => Some(("False", "Degraded".to_owned(), why.clone())),
+    };
+    let installed = if let Some(blocker) = requirements {
+        Some(no(blocker))
+    } else if facts.installed && !facts.suspended {
+        None
+    } else if let Some(blocker) = blockers.first() {
+        Some(no(blocker))
+    } else {
+        Some(("False", "Pending".to_owned(), progress(app)))
+    };
+    let shown = |given: &Option<(&'static str, String, String)>| {
+        given.as_ref().map(|(status, reason, message)| (*status, reason.clone(), message.clone()))
+    };
+    let mut push = |kind: &str, given: Option<(&'static str, String, String)>| {
+        add(kind, given.as_ref().map(|(status, reason, message)| (*status, reason.as_str(), message.as_str())));
+    };
+    let is_installed = installed.is_none();
+    push("Installed", shown(&installed));
+    if !is_installed {
+        return list;
+    }
+    let applying = match &facts.manifests {
+        Condition::False { reason, message, .. } => Some(("False", reason.clone(), message.clone())),
+        Condition::Unknown => Some(("Unknown", "ApplyingManifests".to_owned(), "not applied yet".to_owned())),
+        Condition::True => None,
+    };
+    let settings = match &facts.configured {
+        Condition::False { reason, message, .. } => Some(("False", reason.clone(), message.clone())),
+        Condition::Unknown => Some(("Unknown", "ApplyingManifests".to_owned(), "not applied yet".to_owned())),
+        Condition::True => None,
+    };
+    let blocking = blockers.iter().find(|blocker| blocker.reason != "SettingsInvalid").map(no);
+    if facts.target.is_some() && facts.version.is_some() && facts.target != facts.version {
+        push(
+            "UpdateInstalled",
+            blockers.first().map(no).or_else(|| Some(("False", "Pending".to_owned(), progress(app)))),
+        );
+    }
+    push("Scaled", scaled.clone());
+    push("Ready", blocking.clone().or_else(|| scaled.clone()));
+    let maintained = facts
+        .maintained
+        .then(|| ("False", "NoResourceReconciliation".to_owned(), "the application is in maintenance".to_owned()));
+    push("Managed", blocking.or(maintained).or(applying.clone()).or(scaled));
+    push("ConfigurationApplied", blockers.first().map(no).or(settings).or(applying));
+    list
+}
+
+fn summary(app: &App, deleting: bool, blockers: &[Blocker]) -> Summary {
+    let facts = app.facts();
+    let make = |state: &str, message: String, tip: Option<&str>| Summary {
+        state: state.to_owned(),
+        message,
+        tip: tip.unwrap_or_default().to_owned(),
+    };
+    let failure = app.lifecycle().head().and_then(|head| head.failure.as_ref());
+    if deleting {
+        return match failure {
+            Some(failure) => make(
+                "Deleting",
+                format!("{}: {}", failure.reason, failure.message),
+                failure.hint.as_deref().or(Some(
+                    "the step is repeated; to skip the delete hooks, annotate the Application with packages.deckhouse.io/skip-delete-hooks=true",
+                )),
+            ),
+            None => make("Deleting", progress(app), None),
+        };
+    }
+    if let Some(blocker) = blockers.iter().find(|blocker| blocker.reason == "RequirementsUnmet") {
+        let state = if facts.installed || facts.suspended { "Suspended" } else { "Pending" };
+        return make(state, blocker.message.clone(), blocker.hint.as_deref());
+    }
+    let updating = facts.version.is_some() && facts.target != facts.version;
+    if let Some(blocker) = blockers.first() {
+        let served = updating
+            && matches!(blocker.reason.as_str(), "DownloadFailed" | "LoadFromFilesystemFailed" | "SettingsInvalid");
+        let state = match (facts.installed, served) {
+            (_, true) => "Updating",
+            (true, false) if !updating => "Degraded",
+            _ => "Failed",
+        };
+        return make(state, blocker.message.clone(), blocker.hint.as_deref());
+    }
+    if updating {
+        return make("Updating", progress(app), None);
+    }
+    if !facts.installed || facts.suspended {
+        return make("Pending", progress(app), None);
+    }
+    match &facts.workloads {
+        _ if facts.manifests != Condition::True => make("Updating", progress(app), None),
+        Workloads::Degraded(why) => make("Degraded", why.clone(), None),
+        Workloads::Progressing(why) => make("Degraded", why.clone(), Some("a rollout is under way")),
+        Workloads::Unknown | Workloads::None | Workloads::Healthy => make("Ready", String::new(), None),
+    }
+}
+
+/// What is being done now, in words.
+fn progress(app: &App) -> String {
+    let Some(head) = app.lifecycle().head() else { return "waiting for work".to_owned() };
+    let hook = |stage: Stage| format!("running {} hooks", stage.as_str());
+    match &head.task {
+        Task::Deploy { version } => format!("fetching version {version}"),
+        Task::Load { version } => format!("loading version {version}"),
+        Task::Switch(_) => "switching to the new version".to_owned(),
+        Task::Requirements => "checking the requirements".to_owned(),
+        Task::Configure => "checking the settings".to_owned(),
+        Task::Enable(EnableAt::Bindings) => "waiting for the snapshots of the hooks".to_owned(),
+        Task::Enable(EnableAt::Synchronization) => "waiting for the synchronization of the hooks".to_owned(),
+        Task::Enable(EnableAt::Startup(_)) => hook(Stage::OnStartup),
+        Task::Run { at: RunAt::Before(_), .. } => hook(Stage::BeforeHelm),
+        Task::Run { at: RunAt::Render, .. } => "rendering the templates".to_owned(),
+        Task::Run { at: RunAt::Apply, .. } => "applying the objects".to_owned(),
+        Task::Run { at: RunAt::After(_), .. } => hook(Stage::AfterHelm),
+        Task::Disable(DisableAt::Before(_)) => hook(Stage::BeforeDeleteHelm),
+        Task::Disable(DisableAt::Uninstall) => "removing the objects".to_owned(),
+        Task::Disable(DisableAt::After(_)) => hook(Stage::AfterDeleteHelm),
+        Task::Disable(DisableAt::Stop | DisableAt::Idle) => "stopping the hooks".to_owned(),
+        Task::CheckDrift => "looking for missing objects".to_owned(),
+        Task::Remove { step, at: RemoveAt::Persist | RemoveAt::Bindings | RemoveAt::Act(_) | RemoveAt::Idle } => {
+            match step {
+                DeletionStep::BeforeHooks => hook(Stage::BeforeDeleteHelm),
+                DeletionStep::Uninstall => "removing the objects and waiting until they are gone".to_owned(),
+                DeletionStep::AfterHooks => hook(Stage::AfterDeleteHelm),
+                DeletionStep::StopHooks => "stopping the hooks".to_owned(),
+                DeletionStep::Purge => "deleting orphan resources".to_owned(),
+                DeletionStep::Undeploy => "forgetting the package".to_owned(),
+                DeletionStep::Finalize => "removing the finalizer".to_owned(),
+            }
+        }
+    }
+}
