@@ -1,0 +1,176 @@
+//! What a user sees when something fails: what, where, why, what to do, and a code that never changes.
+
+use std::fmt;
+use std::process::ExitCode;
+
+use barbless_domain::event::Failure;
+
+/// How the program ends. The numbers are documented in the README and never change.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub enum Exit {
+    /// Done.
+    Ok,
+    /// Failed.
+    Failed,
+    /// A difference was found.
+    Difference,
+    /// Time ran out.
+    TimedOut,
+    /// Something was not found.
+    NotFound,
+    /// Denied by a grant.
+    Denied,
+    /// Tests or checks failed.
+    ChecksFailed,
+    /// Stopped by the user.
+    Interrupted,
+}
+
+impl From<Exit> for ExitCode {
+    fn from(exit: Exit) -> Self {
+        Self::from(match exit {
+            Exit::Ok => 0,
+            Exit::Failed => 1,
+            Exit::Difference => 3,
+            Exit::TimedOut => 4,
+            Exit::NotFound => 5,
+            Exit::Denied => 6,
+            Exit::ChecksFailed => 7,
+            Exit::Interrupted => 130,
+        })
+    }
+}
+
+/// An error for a person.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub struct Report {
+    /// Stable code in PascalCase.
+    pub code: String,
+    /// What failed, with names, and why.
+    pub message: String,
+    /// File, line and column, or an object.
+    pub place: Option<String>,
+    /// What to do.
+    pub hint: Option<String>,
+    /// How the program ends.
+    pub exit: Exit,
+}
+
+impl Report {
+    /// A failure with a code and a message.
+    pub fn new(code: &str, message: impl Into<String>) -> Self {
+        Self { code: code.to_owned(), message: message.into(), place: None, hint: None, exit: Exit::Failed }
+    }
+
+    /// At this place.
+    #[must_use]
+    pub fn at(mut self, place: impl Into<String>) -> Self {
+        self.place = Some(place.into());
+        self
+    }
+
+    /// With a hint.
+    #[must_use]
+    pub fn hint(mut self, hint: impl Into<String>) -> Self {
+        self.hint = Some(hint.into());
+        self
+    }
+
+    /// Ending the program like this.
+    #[must_use]
+    pub fn exit(mut self, exit: Exit) -> Self {
+        self.exit = exit;
+        self
+    }
+
+    /// From an error with sources, each told once.
+    pub fn of(code: &str, error: &dyn std::error::Error) -> Self {
+        Self::new(code, chain(error))
+    }
+}
+
+impl From<Failure> for Report {
+    fn from(failure: Failure) -> Self {
+        Self {
+            code: failure.reason,
+            message: failure.message,
+            place: None,
+            hint: failure.hint,
+            exit: Exit::Failed,
+        }
+    }
+}
+
+impl From<Report> for Failure {
+    fn from(report: Report) -> Self {
+        let message = match report.place {
+            Some(place) => format!("{place}: {}", report.message),
+            None => report.message,
+        };
+        Self { reason: report.code, message, hint: report.hint, retry_after_ms: None }
+    }
+}
+
+impl fmt::Display for Report {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        write!(f, "error[{}]: ", self.code)?;
+        if let Some(place) = &self.place {
+            write!(f, "{place}: ")?;
+        }
+        f.write_str(&self.message)?;
+        if let Some(hint) = &self.hint {
+            write!(f, "\n  help: {hint}")?;
+        }
+        Ok(())
+    }
+}
+
+impl std::error::Error for Report {}
+
+/// The texts of an error and its sources, `outer: inner`; a source that the outer text already ends with is left out.
+#[must_use]
+pub fn chain(error: &dyn std::error::Error) -> String {
+    let mut text = error.to_string();
+    let mut source = error.source();
+    while let Some(inner) = source {
+        let inner_text = inner.to_string();
+        if !text.ends_with(&inner_text) {
+            text.push_str(": ");
+            text.push_str(&inner_text);
+        }
+        source = inner.source();
+    }
+    text
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[derive(Debug, thiserror::Error)]
+    #[error("reading the manifest")]
+    struct Outer(#[source] Inner);
+
+    #[derive(Debug, thiserror::Error)]
+    #[error("no such file")]
+    struct Inner;
+
+    #[derive(Debug, thiserror::Error)]
+    #[error("reading: {0}")]
+    struct Repeating(#[source] Inner);
+
+    #[test]
+    fn each_source_is_told_once() {
+        assert_eq!(chain(&Outer(Inner)), "reading the manifest: no such file");
+        assert_eq!(chain(&Repeating(Inner)), "reading: no such file");
+    }
+
+    #[test]
+    fn a_report_says_what_where_why_and_what_to_do() {
+        let report = Report::new("BadManifest", "unknown key 'nmae'").at("package.yaml:3:1").hint("did you mean 'name'?");
+        assert_eq!(
+            report.to_string(),
+            "error[BadManifest]: package.yaml:3:1: unknown key 'nmae'\n  help: did you mean 'name'?"
+        );
+    }
+}
