@@ -18,4 +18,5 @@ pub mod pipeline;
 pub mod queue;
 pub mod release;
 pub mod run;
+pub mod snapshot;
 pub mod status;
