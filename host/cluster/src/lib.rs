@@ -1,1 +1,66 @@
-//! host/cluster
+//! Talks to the Kubernetes API; the only crate that knows kube.
+//!
+//! It performs what `barbless-domain` decided: a hook's operation, a release plan, a watch, the removal of an
+//! application. It decides nothing about what happens next. Objects are `serde_json::Value`; no type of kube is in a
+//! signature here except the client that a [`Cluster`] is made of and the `ApiResource` of a resolved kind.
+#![forbid(unsafe_code)]
+#![warn(missing_docs)]
+
+use std::sync::Arc;
+
+use barbless_domain::identity::Gvk;
+
+mod discovery;
+mod error;
+mod limits;
+mod perform;
+mod request;
+mod watch;
+
+pub use discovery::Resource;
+pub use error::{ApiError, Cause, ConflictingField, Error, FieldConflict};
+pub use watch::{WatchEvent, WatchSpec};
+
+/// A connection to a cluster. A clone is cheap and shares the client and what is known about kinds.
+#[derive(Clone)]
+pub struct Cluster {
+    inner: Arc<Inner>,
+}
+
+struct Inner {
+    client: kube::Client,
+    discovery: discovery::Discovery,
+}
+
+impl Cluster {
+    /// Makes a connection of a client.
+    #[must_use]
+    pub fn new(client: kube::Client) -> Self {
+        Self { inner: Arc::new(Inner { client, discovery: discovery::Discovery::default() }) }
+    }
+
+    /// The client.
+    #[must_use]
+    pub fn client(&self) -> &kube::Client {
+        &self.inner.client
+    }
+
+    /// What the cluster serves for a kind. Asks the API server only for what is not known yet.
+    ///
+    /// # Errors
+    /// [`Error::KindNotServed`], or if the API server refuses or does not answer.
+    pub async fn resolve(&self, gvk: &Gvk) -> Result<Resource, Error> {
+        self.inner.discovery.resolve(&self.inner.client, gvk).await
+    }
+
+    /// Forgets what is known about kinds: definitions were just applied or removed.
+    pub fn forget_kinds(&self) {
+        self.inner.discovery.forget();
+    }
+}
+
+impl std::fmt::Debug for Cluster {
+    fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
+        f.debug_struct("Cluster").finish_non_exhaustive()
+    }
+}

@@ -1,0 +1,141 @@
+//! Which kinds the API server serves, under which plural and in which scope.
+//!
+//! Asked group version by group version, when it is needed: a hook that names one kind does not make us read the whole
+//! API. A miss is asked again, but not more often than once in [`DISCOVERY_MISS`], so that a hook that names kinds that
+//! do not exist cannot load the API server.
+
+use std::collections::BTreeMap;
+use std::sync::{Arc, Mutex, PoisonError};
+use std::time::Instant;
+
+use barbless_domain::grant::Scope;
+use barbless_domain::identity::Gvk;
+use k8s_openapi::apimachinery::pkg::apis::meta::v1::APIResource;
+use kube::core::ApiResource;
+
+use crate::error::Error;
+use crate::limits::{DISCOVERY_ENTRIES, DISCOVERY_HIT, DISCOVERY_MISS};
+
+/// A kind that is served.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub struct Resource {
+    /// Group, version, kind and plural.
+    pub api: ApiResource,
+    /// Where its objects live.
+    pub scope: Scope,
+    /// What can be done with them, for example `list`.
+    pub verbs: Vec<String>,
+    /// Its subresources, for example `status`.
+    pub subresources: Vec<String>,
+}
+
+impl Resource {
+    /// Whether the API server can do this with the kind.
+    #[must_use]
+    pub fn serves(&self, verb: &str) -> bool {
+        self.verbs.iter().any(|served| served == verb)
+    }
+
+    /// Path of the collection.
+    pub(crate) fn path(&self, namespace: Option<&str>) -> String {
+        let ApiResource { group, version, plural, .. } = &self.api;
+        let root = if group.is_empty() { format!("/api/{version}") } else { format!("/apis/{group}/{version}") };
+        match namespace {
+            Some(namespace) if self.scope == Scope::Namespaced => format!("{root}/namespaces/{namespace}/{plural}"),
+            _ => format!("{root}/{plural}"),
+        }
+    }
+}
+
+#[derive(Clone)]
+struct Entry {
+    asked: Instant,
+    kinds: Arc<BTreeMap<String, Resource>>,
+}
+
+/// The cache.
+#[derive(Default)]
+pub(crate) struct Discovery {
+    entries: Mutex<BTreeMap<String, Entry>>,
+    /// One question at a time: many watches of one unserved kind ask once.
+    asking: tokio::sync::Mutex<()>,
+}
+
+impl Discovery {
+    /// Looks a kind up.
+    pub(crate) async fn resolve(&self, client: &kube::Client, gvk: &Gvk) -> Result<Resource, Error> {
+        let api_version = gvk.api_version();
+        let missing = || Error::KindNotServed { gvk: gvk.clone() };
+        if let Some(known) = self.known(&api_version, &gvk.kind) {
+            return known.ok_or_else(missing);
+        }
+        let _asking = self.asking.lock().await;
+        if let Some(known) = self.known(&api_version, &gvk.kind) {
+            return known.ok_or_else(missing);
+        }
+        let answer = if gvk.group.is_empty() {
+            client.list_core_api_resources(&gvk.version).await
+        } else {
+            client.list_api_group_resources(&api_version).await
+        };
+        let kinds = match answer {
+            Ok(list) => kinds_of(gvk, list.resources),
+            // The group version is not served at all; remembered like a kind that is missing in it.
+            Err(kube::Error::Api(status)) if status.code == 404 => BTreeMap::new(),
+            Err(error) => return Err(Error::of("discover", &api_version, error)),
+        };
+        let found = kinds.get(&gvk.kind).cloned();
+        let mut entries = self.entries.lock().unwrap_or_else(PoisonError::into_inner);
+        if entries.len() >= DISCOVERY_ENTRIES {
+            entries.clear();
+        }
+        entries.insert(api_version, Entry { asked: Instant::now(), kinds: Arc::new(kinds) });
+        found.ok_or_else(missing)
+    }
+
+    /// What the cache says: nothing, that the kind is not served, or what it is.
+    fn known(&self, api_version: &str, kind: &str) -> Option<Option<Resource>> {
+        let entries = self.entries.lock().unwrap_or_else(PoisonError::into_inner);
+        let entry = entries.get(api_version)?;
+        let found = entry.kinds.get(kind).cloned();
+        let believed = if found.is_some() { DISCOVERY_HIT } else { DISCOVERY_MISS };
+        (entry.asked.elapsed() < believed).then_some(found)
+    }
+
+    /// Forgets one group version.
+    pub(crate) fn forget_version(&self, api_version: &str) {
+        self.entries.lock().unwrap_or_else(PoisonError::into_inner).remove(api_version);
+    }
+
+    /// Forgets everything: definitions of kinds were just applied.
+    pub(crate) fn forget(&self) {
+        self.entries.lock().unwrap_or_else(PoisonError::into_inner).clear();
+    }
+}
+
+fn kinds_of(gvk: &Gvk, resources: Vec<APIResource>) -> BTreeMap<String, Resource> {
+    let mut kinds: BTreeMap<String, Resource> = BTreeMap::new();
+    let mut subresources: Vec<(String, String)> = Vec::new();
+    for resource in resources {
+        if let Some((plural, subresource)) = resource.name.split_once('/') {
+            subresources.push((plural.to_owned(), subresource.to_owned()));
+            continue;
+        }
+        let api = ApiResource {
+            group: gvk.group.clone(),
+            version: gvk.version.clone(),
+            api_version: gvk.api_version(),
+            kind: resource.kind.clone(),
+            plural: resource.name,
+        };
+        let scope = if resource.namespaced { Scope::Namespaced } else { Scope::Cluster };
+        let served = Resource { api, scope, verbs: resource.verbs, subresources: Vec::new() };
+        kinds.entry(resource.kind).or_insert(served);
+    }
+    for (plural, subresource) in subresources {
+        if let Some(resource) = kinds.values_mut().find(|resource| resource.api.plural == plural) {
+            resource.subresources.push(subresource);
+        }
+    }
+    kinds
+}

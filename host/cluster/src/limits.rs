@@ -1,0 +1,48 @@
+//! The bounds of this crate, each with its reason.
+
+use std::time::Duration;
+
+/// How often a change is repeated that lost a race against another writer. Writers of one object are few; a hook that
+/// loses eight times in a row meets a controller in a loop.
+pub(crate) const CONFLICT_RETRIES: u32 = 8;
+/// First pause after a lost race; it doubles.
+pub(crate) const CONFLICT_PAUSE: Duration = Duration::from_millis(5);
+/// How long discovery of a group version is believed when it lacks what is asked for.
+pub(crate) const DISCOVERY_MISS: Duration = Duration::from_secs(2);
+/// How long discovery of a group version is believed when it has what is asked for. A kind seldom changes its plural
+/// or its scope, and never while objects of it exist.
+pub(crate) const DISCOVERY_HIT: Duration = Duration::from_secs(10 * 60);
+/// Group versions in the discovery cache: a cluster has about a hundred, and names come from hooks and charts.
+pub(crate) const DISCOVERY_ENTRIES: usize = 1_000;
+/// How long a custom resource waits to be served after its definition was established: discovery of an API server with
+/// several replicas lags behind.
+pub(crate) const SERVED_WAIT: Duration = Duration::from_secs(30);
+/// First pause of a watch whose kind is not served; it doubles up to [`UNSERVED_PAUSE_MAX`].
+pub(crate) const UNSERVED_PAUSE: Duration = Duration::from_millis(500);
+/// Longest pause of a watch whose kind is not served.
+pub(crate) const UNSERVED_PAUSE_MAX: Duration = Duration::from_secs(15);
+/// Objects in one page of a list.
+pub(crate) const PAGE: u32 = 500;
+/// Pages of one list: half a million objects are no longer a selection.
+pub(crate) const PAGES_MAX: usize = 1_000;
+/// Requests in flight for one application.
+pub(crate) const PARALLEL: usize = 8;
+/// Operations of one JSON patch.
+pub(crate) const JSON_PATCH_OPS: usize = 1_000;
+/// Bytes that all `copy` operations of one JSON patch may add: a patch that copies an array into itself doubles it with
+/// each operation, while etcd takes no object above 1.5 MiB.
+pub(crate) const JSON_PATCH_COPY_BYTES: usize = 2 * 1024 * 1024;
+/// Depth of an object after a patch; the API server and serde refuse deeper ones.
+pub(crate) const OBJECT_DEPTH: usize = 120;
+/// Bytes of an object after a patch.
+pub(crate) const OBJECT_BYTES: usize = 3 * 1024 * 1024;
+/// Owner references that a changed object may have.
+pub(crate) const OWNERS: usize = 50;
+/// Bytes of the payload of a release record; the API server takes Secrets up to 1 MiB.
+pub(crate) const RECORD_BYTES: usize = 1_000_000;
+/// Bytes of an unpacked release record: what 1 MiB of real manifests unpacks to, with room to spare; a bomb is refused.
+pub(crate) const RECORD_UNPACKED_BYTES: u64 = 64 * 1024 * 1024;
+/// Revisions of a release that are kept.
+pub(crate) const HISTORY: usize = 10;
+/// Characters of the message of an Event; the API refuses more.
+pub(crate) const EVENT_MESSAGE: usize = 1024;

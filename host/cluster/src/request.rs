@@ -1,0 +1,274 @@
+//! Requests on single objects, as JSON.
+//!
+//! Objects stay `serde_json::Value`: a typed object would drop what it does not know. Names are checked here, once,
+//! because they become part of a URL.
+
+use barbless_domain::identity::{Gvk, ObjectRef};
+use barbless_domain::operation::Propagation;
+use kube::api::{
+    DeleteParams, GetParams, ListParams, Patch, PatchParams, PostParams, Preconditions, PropagationPolicy,
+};
+use serde_json::Value;
+
+use crate::Cluster;
+use crate::discovery::Resource;
+use crate::error::Error;
+use crate::limits::{PAGE, PAGES_MAX};
+
+/// Which collection a request goes to, and what it is called in messages.
+pub(crate) struct Target<'a> {
+    pub(crate) resource: &'a Resource,
+    pub(crate) object: &'a ObjectRef,
+}
+
+impl Target<'_> {
+    /// The request builder of the collection.
+    fn requests(&self, action: &'static str) -> Result<kube::core::Request, Error> {
+        let ObjectRef { namespace, name, .. } = self.object;
+        for part in [namespace, name] {
+            check_segment(part).map_err(|why| Error::BadRequest {
+                action,
+                object: self.object.to_string(),
+                why: why.to_owned(),
+            })?;
+        }
+        Ok(kube::core::Request::new(self.resource.path((!namespace.is_empty()).then_some(namespace))))
+    }
+}
+
+/// Refuses what would lead a URL to another object.
+fn check_segment(part: &str) -> Result<(), &'static str> {
+    let plain = |c: char| c.is_ascii_alphanumeric() || matches!(c, '-' | '.' | '_' | ':' | '@' | '+' | '=');
+    if part == "." || part == ".." || part.len() > 253 || !part.chars().all(plain) {
+        return Err("the name has characters that no object has");
+    }
+    Ok(())
+}
+
+impl Cluster {
+    async fn send<T: serde::de::DeserializeOwned>(
+        &self,
+        action: &'static str,
+        object: &ObjectRef,
+        request: Result<http::Request<Vec<u8>>, kube::core::request::Error>,
+    ) -> Result<T, Error> {
+        let request = request.map_err(|error| Error::BadRequest {
+            action,
+            object: object.to_string(),
+            why: crate::error::chain(&error),
+        })?;
+        self.client().request(request).await.map_err(|error| Error::of(action, object, error))
+    }
+
+    fn body(action: &'static str, object: &ObjectRef, value: &Value) -> Result<Vec<u8>, Error> {
+        serde_json::to_vec(value).map_err(|error| Error::BadRequest {
+            action,
+            object: object.to_string(),
+            why: error.to_string(),
+        })
+    }
+
+    /// Reads an object; nothing if there is none.
+    pub(crate) async fn get_in(&self, target: &Target<'_>) -> Result<Option<Value>, Error> {
+        const ACTION: &str = "get";
+        let request = target.requests(ACTION)?.get(&target.object.name, &GetParams::default());
+        match self.send(ACTION, target.object, request).await {
+            Ok(object) => Ok(Some(object)),
+            Err(error) if error.is_not_found() => Ok(None),
+            Err(error) => Err(error),
+        }
+    }
+
+    /// Reads an object; nothing if there is none.
+    ///
+    /// # Errors
+    /// If its kind is not served, or the API server refuses or does not answer.
+    pub async fn get(&self, object: &ObjectRef) -> Result<Option<Value>, Error> {
+        let resource = self.resolve(&object.gvk).await?;
+        self.get_in(&Target { resource: &resource, object }).await
+    }
+
+    /// Lists objects of a kind, all pages of it, without `metadata.managedFields`.
+    ///
+    /// # Errors
+    /// If the kind is not served, or the API server refuses or does not answer.
+    pub async fn list(&self, gvk: &Gvk, namespace: Option<&str>, labels: &str) -> Result<Vec<Value>, Error> {
+        let resource = self.resolve(gvk).await?;
+        self.list_in(&resource, namespace, labels, false).await
+    }
+
+    pub(crate) async fn list_in(
+        &self,
+        resource: &Resource,
+        namespace: Option<&str>,
+        labels: &str,
+        metadata_only: bool,
+    ) -> Result<Vec<Value>, Error> {
+        const ACTION: &str = "list";
+        let what = format!("{} in namespace {:?}", resource.api.plural, namespace.unwrap_or("*"));
+        if let Err(why) = check_segment(namespace.unwrap_or_default()) {
+            return Err(Error::BadRequest { action: ACTION, object: what, why: why.to_owned() });
+        }
+        let requests = kube::core::Request::new(resource.path(namespace));
+        let mut params = ListParams::default().limit(PAGE);
+        if !labels.is_empty() {
+            params = params.labels(labels);
+        }
+        let mut objects = Vec::new();
+        for _ in 0..PAGES_MAX {
+            let request = if metadata_only { requests.list_metadata(&params) } else { requests.list(&params) };
+            let request = request.map_err(|error| Error::BadRequest {
+                action: ACTION,
+                object: what.clone(),
+                why: crate::error::chain(&error),
+            })?;
+            let mut page: Value =
+                self.client().request(request).await.map_err(|error| Error::of(ACTION, &what, error))?;
+            let token = page.pointer("/metadata/continue").and_then(Value::as_str).unwrap_or_default().to_owned();
+            if let Some(Value::Array(items)) = page.get_mut("items").map(Value::take) {
+                objects.extend(items.into_iter().map(|item| identified(item, resource, metadata_only)));
+            }
+            if token.is_empty() {
+                return Ok(objects);
+            }
+            params = params.continue_token(&token);
+        }
+        Err(Error::Malformed { object: what, why: format!("the list does not end after {PAGES_MAX} pages") })
+    }
+
+    /// Creates an object.
+    pub(crate) async fn create_in(&self, target: &Target<'_>, manager: &str, object: &Value) -> Result<Value, Error> {
+        const ACTION: &str = "create";
+        let params = PostParams { dry_run: false, field_manager: Some(manager.to_owned()) };
+        let request = target.requests(ACTION)?.create(&params, Self::body(ACTION, target.object, object)?);
+        self.send(ACTION, target.object, request).await
+    }
+
+    /// Replaces an object, or a subresource of it.
+    pub(crate) async fn replace_in(
+        &self,
+        target: &Target<'_>,
+        subresource: Option<&str>,
+        manager: &str,
+        object: &Value,
+    ) -> Result<Value, Error> {
+        const ACTION: &str = "update";
+        let params = PostParams { dry_run: false, field_manager: Some(manager.to_owned()) };
+        let requests = target.requests(ACTION)?;
+        let body = Self::body(ACTION, target.object, object)?;
+        let name = &target.object.name;
+        let request = match subresource {
+            None => requests.replace(name, &params, body),
+            Some(subresource) => requests.replace_subresource(subresource, name, &params, body),
+        };
+        self.send(ACTION, target.object, request).await
+    }
+
+    /// Reads a subresource; nothing if there is none.
+    pub(crate) async fn get_subresource_in(
+        &self,
+        target: &Target<'_>,
+        subresource: &str,
+    ) -> Result<Option<Value>, Error> {
+        const ACTION: &str = "get";
+        let request = target.requests(ACTION)?.get_subresource(subresource, &target.object.name);
+        match self.send(ACTION, target.object, request).await {
+            Ok(object) => Ok(Some(object)),
+            Err(error) if error.is_not_found() => Ok(None),
+            Err(error) => Err(error),
+        }
+    }
+
+    /// Applies an object, or a subresource of it, on the server side.
+    pub(crate) async fn apply_in(
+        &self,
+        target: &Target<'_>,
+        subresource: Option<&str>,
+        manager: &str,
+        force: bool,
+        object: &Value,
+    ) -> Result<Value, Error> {
+        const ACTION: &str = "apply";
+        let params =
+            PatchParams { dry_run: false, force, field_manager: Some(manager.to_owned()), field_validation: None };
+        self.patch_with(ACTION, target, subresource, &params, &Patch::Apply(object)).await
+    }
+
+    /// Merges a patch into an object.
+    pub(crate) async fn merge_in(&self, target: &Target<'_>, manager: &str, patch: &Value) -> Result<Value, Error> {
+        let params = PatchParams { field_manager: Some(manager.to_owned()), ..PatchParams::default() };
+        self.patch_with("patch", target, None, &params, &Patch::Merge(patch)).await
+    }
+
+    async fn patch_with(
+        &self,
+        action: &'static str,
+        target: &Target<'_>,
+        subresource: Option<&str>,
+        params: &PatchParams,
+        patch: &Patch<&Value>,
+    ) -> Result<Value, Error> {
+        let requests = target.requests(action)?;
+        let name = &target.object.name;
+        let request = match subresource {
+            None => requests.patch(name, params, patch),
+            Some(subresource) => requests.patch_subresource(subresource, name, params, patch),
+        };
+        self.send(action, target.object, request).await
+    }
+
+    /// Deletes an object if it is still the one with this uid. Says whether there was one.
+    pub(crate) async fn delete_in(
+        &self,
+        target: &Target<'_>,
+        propagation: Propagation,
+        uid: Option<&str>,
+    ) -> Result<bool, Error> {
+        const ACTION: &str = "delete";
+        let propagation = match propagation {
+            Propagation::Foreground => PropagationPolicy::Foreground,
+            Propagation::Background => PropagationPolicy::Background,
+            Propagation::Orphan => PropagationPolicy::Orphan,
+        };
+        let params = DeleteParams {
+            propagation_policy: Some(propagation),
+            preconditions: uid.map(|uid| Preconditions { uid: Some(uid.to_owned()), resource_version: None }),
+            ..DeleteParams::default()
+        };
+        let request = target.requests(ACTION)?.delete(&target.object.name, &params);
+        match self.send::<Value>(ACTION, target.object, request).await {
+            Ok(_) => Ok(true),
+            Err(error) if error.is_not_found() => Ok(false),
+            Err(error) => Err(error),
+        }
+    }
+}
+
+/// Items of a list do not say what they are; a metadata list says it is metadata.
+fn identified(mut item: Value, resource: &Resource, overwrite: bool) -> Value {
+    if let Some(map) = item.as_object_mut() {
+        if overwrite || !map.contains_key("kind") {
+            map.insert("apiVersion".to_owned(), resource.api.api_version.clone().into());
+            map.insert("kind".to_owned(), resource.api.kind.clone().into());
+        }
+        if let Some(metadata) = map.get_mut("metadata").and_then(Value::as_object_mut) {
+            metadata.remove("managedFields");
+        }
+    }
+    item
+}
+
+/// A text field of the metadata of an object.
+pub(crate) fn metadata<'a>(object: &'a Value, field: &str) -> Option<&'a str> {
+    object.get("metadata")?.get(field)?.as_str()
+}
+
+/// A label of an object.
+pub(crate) fn label<'a>(object: &'a Value, name: &str) -> Option<&'a str> {
+    object.get("metadata")?.get("labels")?.get(name)?.as_str()
+}
+
+/// An annotation of an object.
+pub(crate) fn annotation<'a>(object: &'a Value, name: &str) -> Option<&'a str> {
+    object.get("metadata")?.get("annotations")?.get(name)?.as_str()
+}

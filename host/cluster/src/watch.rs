@@ -1,0 +1,231 @@
+//! Watches: the state of a selection, and every change of it.
+//!
+//! A stream begins with [`WatchEvent::Synced`] when the first list is complete, never before: "not synchronised yet" is
+//! silence or [`WatchEvent::Failed`], never an empty list. After an interruption that lost events the whole state comes
+//! again as `Synced`. The stream has no end; dropping it ends the watch.
+
+use std::collections::BTreeSet;
+use std::sync::Arc;
+use std::time::Duration;
+
+use barbless_domain::hook::{FieldRequirement, LabelOperator, LabelSelector};
+use barbless_domain::identity::Gvk;
+use futures::stream::BoxStream;
+use futures::{Stream, StreamExt};
+use kube::api::{Api, DynamicObject};
+use kube::runtime::{WatchStreamExt, watcher};
+use serde_json::Value;
+
+use crate::Cluster;
+use crate::discovery::Resource;
+use crate::error::{Error, chain};
+use crate::limits::{PAGE, UNSERVED_PAUSE, UNSERVED_PAUSE_MAX};
+
+/// A selection of objects.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub struct WatchSpec {
+    /// Kind of the objects.
+    pub gvk: Gvk,
+    /// Their namespace; absent selects all namespaces, and is right for cluster-scoped kinds.
+    pub namespace: Option<String>,
+    /// Names; empty selects all.
+    pub names: Vec<String>,
+    /// Labels that must hold.
+    pub labels: Option<LabelSelector>,
+    /// Fields that must match.
+    pub fields: Vec<FieldRequirement>,
+}
+
+impl WatchSpec {
+    /// All objects of a kind in a namespace.
+    #[must_use]
+    pub fn all(gvk: Gvk, namespace: Option<String>) -> Self {
+        Self { gvk, namespace, names: Vec::new(), labels: None, fields: Vec::new() }
+    }
+}
+
+/// What a watch tells. Objects are without `metadata.managedFields`.
+#[derive(Debug, Clone, PartialEq)]
+pub enum WatchEvent {
+    /// The whole selection, after the first list and after each relist. What is not in it is not there.
+    Synced(Vec<Arc<Value>>),
+    /// An object appeared in the selection or changed.
+    Applied(Arc<Value>),
+    /// An object left the selection; its last state.
+    Deleted(Arc<Value>),
+    /// The watch is interrupted. It goes on by itself after a pause.
+    Failed {
+        /// Stable reason, for example `KindNotServed`.
+        reason: String,
+        /// What happened.
+        message: String,
+    },
+}
+
+type Events = BoxStream<'static, Result<watcher::Event<DynamicObject>, watcher::Error>>;
+
+enum State {
+    /// The kind is to be looked up, after this pause.
+    Resolving { pause: Duration },
+    /// Watching; `list` is what the current list has so far.
+    Watching { resource: Resource, events: Events, list: Vec<Arc<Value>> },
+}
+
+impl Cluster {
+    /// Watches a selection.
+    pub fn watch(&self, spec: WatchSpec) -> impl Stream<Item = WatchEvent> + Send + 'static + use<> {
+        let cluster = self.clone();
+        let start = State::Resolving { pause: Duration::ZERO };
+        futures::stream::unfold((cluster, spec, start), |(cluster, spec, mut state)| async move {
+            loop {
+                let (next, event) = step(&cluster, &spec, state).await;
+                state = next;
+                if let Some(event) = event {
+                    return Some((event, (cluster, spec, state)));
+                }
+            }
+        })
+    }
+}
+
+/// Goes one step on.
+async fn step(cluster: &Cluster, spec: &WatchSpec, state: State) -> (State, Option<WatchEvent>) {
+    match state {
+        State::Resolving { pause } => {
+            if !pause.is_zero() {
+                tokio::time::sleep(pause).await;
+            }
+            match cluster.resolve(&spec.gvk).await {
+                Ok(resource) => {
+                    let events = open(cluster, spec, &resource);
+                    (State::Watching { resource, events, list: Vec::new() }, None)
+                }
+                Err(error) => {
+                    let pause = (pause * 2).clamp(UNSERVED_PAUSE, UNSERVED_PAUSE_MAX);
+                    (State::Resolving { pause }, Some(failed(&error)))
+                }
+            }
+        }
+        State::Watching { resource, mut events, mut list } => match events.next().await {
+            None => (State::Resolving { pause: UNSERVED_PAUSE }, None),
+            Some(Err(error)) => {
+                let event = watch_failed(&error);
+                // A definition that was removed and came back may have another plural or scope.
+                if matches!(&event, WatchEvent::Failed { reason, .. } if reason == "NotFound") {
+                    cluster.inner.discovery.forget_version(&spec.gvk.api_version());
+                    return (State::Resolving { pause: UNSERVED_PAUSE }, Some(event));
+                }
+                (State::Watching { resource, events, list }, Some(event))
+            }
+            Some(Ok(event)) => {
+                let event = match event {
+                    watcher::Event::Init => {
+                        list.clear();
+                        None
+                    }
+                    watcher::Event::InitApply(object) => {
+                        list.extend(selected(spec, &resource, object));
+                        None
+                    }
+                    watcher::Event::InitDone => Some(WatchEvent::Synced(std::mem::take(&mut list))),
+                    watcher::Event::Apply(object) => selected(spec, &resource, object).map(WatchEvent::Applied),
+                    watcher::Event::Delete(object) => selected(spec, &resource, object).map(WatchEvent::Deleted),
+                };
+                (State::Watching { resource, events, list }, event)
+            }
+        },
+    }
+}
+
+fn open(cluster: &Cluster, spec: &WatchSpec, resource: &Resource) -> Events {
+    let client = cluster.client().clone();
+    let api: Api<DynamicObject> = match &spec.namespace {
+        Some(namespace) if resource.scope == barbless_domain::grant::Scope::Namespaced => {
+            Api::namespaced_with(client, namespace, &resource.api)
+        }
+        _ => Api::all_with(client, &resource.api),
+    };
+    let mut config = watcher::Config::default().page_size(PAGE);
+    let fields = field_selector(spec);
+    if !fields.is_empty() {
+        config = config.fields(&fields);
+    }
+    if let Some(labels) = spec.labels.as_ref().map(label_selector)
+        && !labels.is_empty()
+    {
+        config = config.labels(&labels);
+    }
+    watcher(api, config).default_backoff().boxed()
+}
+
+/// The selector of the fields; one name is the server's work, several are ours.
+fn field_selector(spec: &WatchSpec) -> String {
+    let mut terms: Vec<String> = Vec::new();
+    if let [name] = spec.names.as_slice() {
+        terms.push(format!("metadata.name={}", escaped(name)));
+    }
+    for FieldRequirement { field, equals, value } in &spec.fields {
+        terms.push(format!("{field}{}{}", if *equals { "=" } else { "!=" }, escaped(value)));
+    }
+    terms.join(",")
+}
+
+/// Escapes a value of a field selector.
+fn escaped(value: &str) -> String {
+    value.replace('\\', "\\\\").replace(',', "\\,").replace('=', "\\=")
+}
+
+/// Writes a label selector as the API reads it.
+#[must_use]
+pub(crate) fn label_selector(selector: &LabelSelector) -> String {
+    let equal = selector.match_labels.iter().map(|(key, value)| format!("{key}={value}"));
+    let further = selector.match_expressions.iter().map(|requirement| {
+        let (key, values) = (&requirement.key, requirement.values.join(","));
+        match requirement.operator {
+            LabelOperator::In => format!("{key} in ({values})"),
+            LabelOperator::NotIn => format!("{key} notin ({values})"),
+            LabelOperator::Exists => key.clone(),
+            LabelOperator::DoesNotExist => format!("!{key}"),
+        }
+    });
+    equal.chain(further).collect::<Vec<_>>().join(",")
+}
+
+/// The object as JSON, if it is one of those asked for.
+fn selected(spec: &WatchSpec, resource: &Resource, mut object: DynamicObject) -> Option<Arc<Value>> {
+    if spec.names.len() > 1 {
+        let names: BTreeSet<&str> = spec.names.iter().map(String::as_str).collect();
+        if !object.metadata.name.as_deref().is_some_and(|name| names.contains(name)) {
+            return None;
+        }
+    }
+    object.metadata.managed_fields = None;
+    let mut value = serde_json::to_value(object).ok()?;
+    // Items of a list do not say what they are.
+    if let Some(map) = value.as_object_mut() {
+        map.insert("apiVersion".to_owned(), resource.api.api_version.clone().into());
+        map.insert("kind".to_owned(), resource.api.kind.clone().into());
+    }
+    Some(Arc::new(value))
+}
+
+fn failed(error: &Error) -> WatchEvent {
+    WatchEvent::Failed { reason: error.reason().to_owned(), message: error.chain() }
+}
+
+fn watch_failed(error: &watcher::Error) -> WatchEvent {
+    let status = match error {
+        watcher::Error::InitialListFailed(kube::Error::Api(status))
+        | watcher::Error::WatchStartFailed(kube::Error::Api(status))
+        | watcher::Error::WatchFailed(kube::Error::Api(status))
+        | watcher::Error::WatchError(status) => Some(status),
+        _ => None,
+    };
+    match status {
+        Some(status) => WatchEvent::Failed {
+            reason: if status.reason.is_empty() { "ApiError".to_owned() } else { status.reason.clone() },
+            message: status.message.clone(),
+        },
+        None => WatchEvent::Failed { reason: "ApiUnreachable".to_owned(), message: chain(error) },
+    }
+}
