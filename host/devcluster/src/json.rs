@@ -1,0 +1,94 @@
+//! Small readers and writers for objects that are kept as JSON documents.
+
+use serde_json::{Map, Value};
+
+/// Text at a path of keys; empty when it is absent or not text.
+pub(crate) fn text<'a>(value: &'a Value, path: &[&str]) -> &'a str {
+    at(value, path).and_then(Value::as_str).unwrap_or_default()
+}
+
+/// The value at a path of keys.
+pub(crate) fn at<'a>(value: &'a Value, path: &[&str]) -> Option<&'a Value> {
+    path.iter().try_fold(value, |value, key| value.get(key))
+}
+
+/// The list at a path of keys; empty when it is absent.
+pub(crate) fn list<'a>(value: &'a Value, path: &[&str]) -> &'a [Value] {
+    at(value, path).and_then(Value::as_array).map(Vec::as_slice).unwrap_or_default()
+}
+
+/// A whole number at a path of keys.
+pub(crate) fn int(value: &Value, path: &[&str]) -> Option<i64> {
+    at(value, path).and_then(Value::as_i64)
+}
+
+/// The object of this value; a value of another type is replaced by an empty object first.
+pub(crate) fn object(value: &mut Value) -> &mut Map<String, Value> {
+    if !value.is_object() {
+        *value = Value::Object(Map::new());
+    }
+    match value {
+        Value::Object(map) => map,
+        // The line above made it an object; another empty map would be lost, so there is nothing else to return.
+        _ => unreachable!("the value was made an object"),
+    }
+}
+
+/// Sets the value at a path, making the objects on the way.
+pub(crate) fn set(value: &mut Value, path: &[&str], new: Value) {
+    let Some((last, parents)) = path.split_last() else { return };
+    let mut here = value;
+    for key in parents {
+        here = object(here).entry((*key).to_owned()).or_insert_with(|| Value::Object(Map::new()));
+    }
+    object(here).insert((*last).to_owned(), new);
+}
+
+/// Sets the value at a path only when nothing (or null) is there.
+pub(crate) fn default(value: &mut Value, path: &[&str], new: Value) {
+    if at(value, path).is_none_or(Value::is_null) {
+        set(value, path, new);
+    }
+}
+
+/// Removes the value at a path and returns it.
+pub(crate) fn remove(value: &mut Value, path: &[&str]) -> Option<Value> {
+    let (last, parents) = path.split_last()?;
+    let mut here = value;
+    for key in parents {
+        here = here.get_mut(key)?;
+    }
+    here.as_object_mut()?.remove(*last)
+}
+
+/// Puts what `from` has at the path into `to`, or removes it there when `from` has nothing.
+pub(crate) fn copy(from: &Value, to: &mut Value, path: &[&str]) {
+    match at(from, path) {
+        Some(found) => set(to, path, found.clone()),
+        None => {
+            remove(to, path);
+        }
+    }
+}
+
+/// Equality that does not tell `1` from `1.0`.
+pub(crate) fn same(left: &Value, right: &Value) -> bool {
+    match (left, right) {
+        (Value::Number(a), Value::Number(b)) => a == b || a.as_f64() == b.as_f64(),
+        (Value::Array(a), Value::Array(b)) => a.len() == b.len() && a.iter().zip(b).all(|(a, b)| same(a, b)),
+        (Value::Object(a), Value::Object(b)) => {
+            a.len() == b.len() && a.iter().all(|(key, a)| b.get(key).is_some_and(|b| same(a, b)))
+        }
+        _ => left == right,
+    }
+}
+
+/// The time now in the form of `metav1.Time`: whole seconds, UTC.
+pub(crate) fn now() -> String {
+    jiff::Timestamp::now().strftime("%Y-%m-%dT%H:%M:%SZ").to_string()
+}
+
+/// The time now in the form of `metav1.MicroTime`.
+pub(crate) fn now_micro() -> String {
+    jiff::Timestamp::now().strftime("%Y-%m-%dT%H:%M:%S.%6fZ").to_string()
+}

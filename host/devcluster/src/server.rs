@@ -1,0 +1,590 @@
+//! HTTP: from a request to the registry and back.
+//!
+//! One fallback handler reads the address ([`request`]), chooses the representation ([`accept`]) and calls the registry.
+//! Bodies are bounded; every refusal is a `Status`.
+
+mod accept;
+mod body;
+mod discovery;
+mod openapi;
+pub(crate) mod request;
+mod review;
+mod table;
+mod watch;
+
+use std::{
+    collections::BTreeMap,
+    sync::{
+        Arc,
+        atomic::{AtomicU64, Ordering},
+    },
+};
+
+use axum::{
+    Router,
+    body::{Body, Bytes},
+    extract::{Request, State},
+    response::{IntoResponse, Response},
+};
+use http::{HeaderMap, Method, StatusCode, header};
+use parking_lot::Mutex;
+use serde_json::{Value, json};
+use tokio_util::sync::CancellationToken;
+
+use crate::{
+    catalog::Resource,
+    json::{self, text},
+    registry::{DeleteOptions, Edit, Options, Outcome, Registry, Validation},
+    selector::{Selector, selectable_fields},
+    status::{self, ApiError},
+    store::Stored,
+};
+use accept::Format;
+use request::{Path, Query, Target};
+
+/// The bound of a real server (`--max-request-body-bytes`).
+const BODY_BYTES_MAX: usize = 3 * 1024 * 1024;
+/// The version that the server says it is.
+pub(crate) const GIT_VERSION: &str = "v1.37.0";
+
+/// What the handlers share.
+pub(crate) struct Shared {
+    pub(crate) registry: Arc<Registry>,
+    pub(crate) stopping: CancellationToken,
+    requests: AtomicU64,
+    verbs: Mutex<BTreeMap<String, u64>>,
+}
+
+impl Shared {
+    pub(crate) fn new(registry: Arc<Registry>, stopping: CancellationToken) -> Self {
+        Self { registry, stopping, requests: AtomicU64::new(0), verbs: Mutex::default() }
+    }
+
+    pub(crate) fn request_count(&self) -> u64 {
+        self.requests.load(Ordering::Relaxed)
+    }
+
+    pub(crate) fn requests(&self) -> BTreeMap<String, u64> {
+        self.verbs.lock().clone()
+    }
+
+    fn count(&self, verb: &str) {
+        self.requests.fetch_add(1, Ordering::Relaxed);
+        let mut verbs = self.verbs.lock();
+        match verbs.get_mut(verb) {
+            Some(count) => *count += 1,
+            None => {
+                verbs.insert(verb.to_owned(), 1);
+            }
+        }
+    }
+}
+
+pub(crate) fn router(shared: Arc<Shared>) -> Router {
+    Router::new().fallback(handle).with_state(shared)
+}
+
+async fn handle(State(shared): State<Arc<Shared>>, request: Request) -> Response {
+    let (parts, body) = request.into_parts();
+    let path = Path::parse(parts.uri.path());
+    let query = Query::parse(parts.uri.query().unwrap_or_default());
+    let call = Call { shared, method: parts.method, headers: parts.headers, query };
+    match call.answer(path, body).await {
+        Ok(response) => response,
+        Err(error) => refusal(&error),
+    }
+}
+
+fn refusal(error: &ApiError) -> Response {
+    let code = StatusCode::from_u16(error.code).unwrap_or(StatusCode::INTERNAL_SERVER_ERROR);
+    let mut response = json_response(code, error.to_value().to_string().into());
+    if error.details.retry_after_seconds > 0 {
+        response
+            .headers_mut()
+            .insert(header::RETRY_AFTER, header::HeaderValue::from(error.details.retry_after_seconds));
+    }
+    response
+}
+
+fn json_response(code: StatusCode, bytes: Bytes) -> Response {
+    (code, [(header::CONTENT_TYPE, "application/json")], bytes).into_response()
+}
+
+fn plain(code: StatusCode, text: &'static str) -> Response {
+    (code, [(header::CONTENT_TYPE, "text/plain; charset=utf-8")], text).into_response()
+}
+
+/// One request without its body.
+struct Call {
+    shared: Arc<Shared>,
+    method: Method,
+    headers: HeaderMap,
+    query: Query,
+}
+
+impl Call {
+    fn registry(&self) -> &Registry {
+        &self.shared.registry
+    }
+
+    async fn answer(&self, path: Path, body: Body) -> Result<Response, ApiError> {
+        let target = match path {
+            Path::Target(target) => target,
+            other => {
+                self.shared.count("get");
+                return self.fixed(&other);
+            }
+        };
+        let catalog = &self.registry().catalog;
+        let resource = catalog.find(&target.group, &target.version, &target.plural);
+        let resource = resource.ok_or_else(ApiError::no_such_resource)?;
+        if resource.namespaced && target.namespace.is_none() && target.name.is_some() {
+            return Err(ApiError::no_such_resource());
+        }
+        if !resource.namespaced && target.namespace.is_some() {
+            return Err(ApiError::no_such_resource());
+        }
+        if !target.subresource.is_empty() && resource.subresource(&target.subresource).is_none() {
+            return Err(ApiError::no_such_resource());
+        }
+        let verb = self.verb(&target);
+        self.shared.count(verb);
+        match verb {
+            "get" => self.get(&resource, &target),
+            "list" => self.list(&resource, &target),
+            "watch" => self.watch(&resource, &target),
+            "create" => self.create(&resource, &target, body).await,
+            "update" => self.update(&resource, &target, body).await,
+            "patch" => self.patch(&resource, &target, body).await,
+            "delete" => self.delete(&resource, &target, body).await,
+            "deletecollection" => self.delete_collection(&resource, &target, body).await,
+            _ => Err(ApiError::method_not_allowed()),
+        }
+    }
+
+    fn verb(&self, target: &Target) -> &'static str {
+        let single = target.name.is_some();
+        match (&self.method, single) {
+            (&Method::GET | &Method::HEAD, true) => "get",
+            (&Method::GET | &Method::HEAD, false) if self.query.flag("watch") => "watch",
+            (&Method::GET | &Method::HEAD, false) => "list",
+            (&Method::POST, false) => "create",
+            (&Method::POST, true) if !target.subresource.is_empty() => "create",
+            (&Method::PUT, true) => "update",
+            (&Method::PATCH, true) => "patch",
+            (&Method::DELETE, true) => "delete",
+            (&Method::DELETE, false) => "deletecollection",
+            _ => "",
+        }
+    }
+
+    fn fixed(&self, path: &Path) -> Result<Response, ApiError> {
+        if !matches!(self.method, Method::GET | Method::HEAD) {
+            return Err(ApiError::method_not_allowed());
+        }
+        let catalog = &self.registry().catalog;
+        let aggregated = accept::wants_aggregated(&self.headers);
+        let value = match path {
+            Path::Health => return Ok(plain(StatusCode::OK, "ok")),
+            Path::Version => discovery::version(),
+            Path::Root => discovery::root(&catalog.table()),
+            Path::Core if aggregated => return Ok(discovery::aggregated(&catalog.table(), true)),
+            Path::Groups if aggregated => return Ok(discovery::aggregated(&catalog.table(), false)),
+            Path::Core => json!({"kind": "APIVersions", "versions": ["v1"], "serverAddressByClientCIDRs": []}),
+            Path::Groups => discovery::groups(&catalog.table()),
+            Path::Group(group) => discovery::group(&catalog.table(), group).ok_or_else(ApiError::no_such_resource)?,
+            Path::Resources(group, version) => {
+                discovery::resources(&catalog.table(), group, version).ok_or_else(ApiError::no_such_resource)?
+            }
+            Path::OpenApiIndex => openapi::index(&catalog.table()),
+            Path::OpenApi(path) => openapi::document(&catalog.table(), path).ok_or_else(ApiError::no_such_resource)?,
+            Path::Unknown | Path::Target(_) => return Ok(plain(StatusCode::NOT_FOUND, "404 page not found\n")),
+        };
+        Ok(json_response(StatusCode::OK, value.to_string().into()))
+    }
+
+    fn manager(&self) -> String {
+        let given = self.query.get("fieldManager");
+        if !given.is_empty() {
+            return given.to_owned();
+        }
+        let agent = self.headers.get(header::USER_AGENT).and_then(|value| value.to_str().ok()).unwrap_or_default();
+        let name = agent.split('/').next().unwrap_or_default();
+        if name.is_empty() { "unknown".to_owned() } else { name.chars().take(128).collect() }
+    }
+
+    fn options<'a>(&self, manager: &'a str, duplicates: &'a [String]) -> Result<Options<'a>, ApiError> {
+        let validation = match self.query.get("fieldValidation") {
+            "" | "Warn" => Validation::Warn,
+            "Ignore" => Validation::Ignore,
+            "Strict" => Validation::Strict,
+            other => {
+                let why = format!(
+                    "fieldValidation: Unsupported value: {other:?}: supported values: \"Ignore\", \"Strict\", \"Warn\""
+                );
+                return Err(ApiError::new(422, "Invalid", why));
+            }
+        };
+        if manager.len() > 128 || manager.chars().any(char::is_control) {
+            let why = "fieldManager: Invalid value: may not be longer than 128 characters and must be printable";
+            return Err(ApiError::new(422, "Invalid", why));
+        }
+        Ok(Options { manager, dry_run: self.dry_run()?, validation, duplicates })
+    }
+
+    fn dry_run(&self) -> Result<bool, ApiError> {
+        match self.query.get("dryRun") {
+            "" => Ok(false),
+            "All" => Ok(true),
+            other => {
+                let why = format!("dryRun: Unsupported value: {other:?}: supported values: \"All\"");
+                Err(ApiError::new(422, "Invalid", why))
+            }
+        }
+    }
+
+    fn format(&self) -> Result<Format, ApiError> {
+        accept::format(&self.headers).ok_or_else(ApiError::not_acceptable)
+    }
+
+    async fn bytes(&self, body: Body) -> Result<Bytes, ApiError> {
+        axum::body::to_bytes(body, BODY_BYTES_MAX).await.map_err(|_| ApiError::too_large(BODY_BYTES_MAX))
+    }
+
+    /// The body as one object.
+    async fn object(&self, body: Body) -> Result<body::Decoded, ApiError> {
+        let bytes = self.bytes(body).await?;
+        let media = self.media_type();
+        match media.as_str() {
+            "" | "application/json" | "application/yaml" => body::decode(&bytes),
+            other => Err(ApiError::unsupported_media_type(other, "application/json, application/yaml")),
+        }
+    }
+
+    fn media_type(&self) -> String {
+        let value = self.headers.get(header::CONTENT_TYPE).and_then(|value| value.to_str().ok()).unwrap_or_default();
+        value.split(';').next().unwrap_or_default().trim().to_ascii_lowercase()
+    }
+
+    fn selector(&self, resource: &Resource) -> Result<Selector, ApiError> {
+        let custom = resource.custom.as_ref().map(|c| c.selectable_fields.as_slice()).unwrap_or_default();
+        let allowed = |field: &str| {
+            matches!(field, "metadata.name" | "metadata.namespace")
+                || (resource.custom.is_none() && selectable_fields(&resource.group, &resource.kind).contains(&field))
+                || custom.iter().any(|known| known == field)
+        };
+        Selector::parse(self.query.get("labelSelector"), self.query.get("fieldSelector"), allowed)
+    }
+
+    fn get(&self, resource: &Resource, target: &Target) -> Result<Response, ApiError> {
+        let name = target.name.as_deref().unwrap_or_default();
+        let namespace = target.namespace.as_deref().unwrap_or_default();
+        if !resource.has_verb("get") {
+            return Err(ApiError::method_not_allowed());
+        }
+        let object = self.registry().get(resource, namespace, name)?;
+        match target.subresource.as_str() {
+            "" | "status" => self.respond(resource, StatusCode::OK, &object, &[]),
+            "scale" => {
+                let scale = self.registry().scale(resource, &object.value);
+                Ok(json_response(StatusCode::OK, scale.to_string().into()))
+            }
+            // There are no processes, so there is no output.
+            "log" => Ok(plain(StatusCode::OK, "")),
+            _ => Err(ApiError::method_not_allowed()),
+        }
+    }
+
+    fn list(&self, resource: &Arc<Resource>, target: &Target) -> Result<Response, ApiError> {
+        if !resource.has_verb("list") {
+            return Err(ApiError::method_not_allowed());
+        }
+        let selector = self.selector(resource)?;
+        let format = self.format()?;
+        let page = self.page(resource, target, &selector)?;
+        let objects = page.objects.iter().map(|stored| self.registry().view(resource, stored)).collect::<Vec<_>>();
+        let mut metadata = json!({"resourceVersion": page.revision.to_string()});
+        if let Some(token) = page.next {
+            json::set(&mut metadata, &["continue"], json!(token));
+            if let Some(remaining) = page.remaining {
+                json::set(&mut metadata, &["remainingItemCount"], json!(remaining));
+            }
+        }
+        let bytes = match format {
+            Format::Json => list_bytes(&resource.list_kind, &resource.api_version(), &metadata, &objects),
+            Format::Metadata => {
+                let items = objects.iter().map(|object| accept::partial(&object.value)).collect::<Vec<_>>();
+                let list = json!({"kind": "PartialObjectMetadataList", "apiVersion": "meta.k8s.io/v1",
+                                  "metadata": metadata, "items": items});
+                list.to_string().into()
+            }
+            Format::Table => {
+                let include = self.query.get("includeObject");
+                table::render(resource, objects.iter().map(|o| &o.value), Some(&metadata), include).to_string().into()
+            }
+        };
+        Ok(json_response(StatusCode::OK, bytes))
+    }
+
+    fn respond(
+        &self,
+        resource: &Resource,
+        code: StatusCode,
+        object: &Arc<Stored>,
+        warnings: &[String],
+    ) -> Result<Response, ApiError> {
+        let bytes = match self.format()? {
+            Format::Json => object.bytes(),
+            Format::Metadata => accept::partial(&object.value).to_string().into(),
+            Format::Table => {
+                let include = self.query.get("includeObject");
+                let metadata = json!({"resourceVersion": text(&object.value, &["metadata", "resourceVersion"])});
+                table::render(resource, std::iter::once(&object.value), Some(&metadata), include).to_string().into()
+            }
+        };
+        let mut response = json_response(code, bytes);
+        for warning in warnings.iter().take(32) {
+            let quoted = warning.replace('\\', "\\\\").replace('"', "\\\"");
+            if let Ok(value) = header::HeaderValue::from_str(&format!("299 - \"{quoted}\"")) {
+                response.headers_mut().append(header::WARNING, value);
+            }
+        }
+        Ok(response)
+    }
+
+    /// Waits until the write is safe, then answers with the object.
+    async fn finish(&self, resource: &Resource, outcome: Outcome) -> Result<Response, ApiError> {
+        let code = if outcome.created { StatusCode::CREATED } else { StatusCode::OK };
+        outcome.ticket.wait().await.map_err(ApiError::internal)?;
+        self.respond(resource, code, &outcome.object, &outcome.warnings)
+    }
+
+    async fn create(&self, resource: &Resource, target: &Target, body: Body) -> Result<Response, ApiError> {
+        let decoded = self.object(body).await?;
+        let namespace = target.namespace.as_deref().unwrap_or_default();
+        if !target.subresource.is_empty() {
+            return self.create_subresource(resource, target, &decoded.value).await;
+        }
+        if !resource.has_verb("create") {
+            return Err(ApiError::method_not_allowed());
+        }
+        if resource.group.starts_with("authorization.") || resource.group.starts_with("authentication.") {
+            let answer = review::answer(resource, decoded.value);
+            return Ok(json_response(StatusCode::CREATED, answer.to_string().into()));
+        }
+        let namespace = if resource.namespaced && namespace.is_empty() {
+            return Err(ApiError::method_not_allowed());
+        } else {
+            namespace
+        };
+        let manager = self.manager();
+        let options = self.options(&manager, &decoded.duplicates)?;
+        let outcome = self.registry().create(resource, namespace, decoded.value, options)?;
+        self.finish(resource, outcome).await
+    }
+
+    async fn create_subresource(
+        &self,
+        resource: &Resource,
+        target: &Target,
+        object: &Value,
+    ) -> Result<Response, ApiError> {
+        let namespace = target.namespace.as_deref().unwrap_or_default();
+        let name = target.name.as_deref().unwrap_or_default();
+        let outcome = match target.subresource.as_str() {
+            "binding" => {
+                let node = text(object, &["target", "name"]).to_owned();
+                let bind = |pod: &mut Value| {
+                    json::set(pod, &["spec", "nodeName"], json!(node));
+                    true
+                };
+                let manager = self.manager();
+                let options = self.options(&manager, &[])?;
+                self.registry().update(resource, namespace, name, "binding", &Edit::With(&bind), options)?
+            }
+            "eviction" => {
+                let options = DeleteOptions::parse(object.get("deleteOptions").unwrap_or(&Value::Null))?;
+                self.registry().delete(resource, namespace, name, &options)?
+            }
+            _ => return Err(ApiError::method_not_allowed()),
+        };
+        outcome.ticket.wait().await.map_err(ApiError::internal)?;
+        let answer = json!({"kind": "Status", "apiVersion": "v1", "metadata": {}, "status": "Success", "code": 201});
+        Ok(json_response(StatusCode::CREATED, answer.to_string().into()))
+    }
+
+    async fn update(&self, resource: &Resource, target: &Target, body: Body) -> Result<Response, ApiError> {
+        let allowed = match target.subresource.as_str() {
+            "" => resource.has_verb("update"),
+            "status" | "scale" | "finalize" => true,
+            _ => false,
+        };
+        if !allowed {
+            return Err(ApiError::method_not_allowed());
+        }
+        let decoded = self.object(body).await?;
+        let namespace = target.namespace.as_deref().unwrap_or_default();
+        let name = target.name.as_deref().unwrap_or_default();
+        let manager = self.manager();
+        let options = self.options(&manager, &decoded.duplicates)?;
+        if target.subresource == "scale" {
+            let given = decoded.value;
+            let replace = |scale: &mut Value| {
+                *scale = given.clone();
+                Ok(())
+            };
+            let outcome = self.registry().update_scale(resource, namespace, name, &replace, options)?;
+            return self.finish_scale(resource, outcome).await;
+        }
+        let edit = Edit::Put(decoded.value);
+        let outcome = self.registry().update(resource, namespace, name, &target.subresource, &edit, options)?;
+        self.finish(resource, outcome).await
+    }
+
+    async fn finish_scale(&self, resource: &Resource, outcome: Outcome) -> Result<Response, ApiError> {
+        outcome.ticket.wait().await.map_err(ApiError::internal)?;
+        let scale = self.registry().scale(resource, &outcome.object.value);
+        Ok(json_response(StatusCode::OK, scale.to_string().into()))
+    }
+
+    async fn patch(&self, resource: &Resource, target: &Target, body: Body) -> Result<Response, ApiError> {
+        let allowed = match target.subresource.as_str() {
+            "" => resource.has_verb("patch"),
+            "status" | "scale" => true,
+            _ => false,
+        };
+        if !allowed {
+            return Err(ApiError::method_not_allowed());
+        }
+        let bytes = self.bytes(body).await?;
+        let media = self.media_type();
+        let namespace = target.namespace.as_deref().unwrap_or_default();
+        let name = target.name.as_deref().unwrap_or_default();
+        let mut duplicates = Vec::new();
+        let mut decode = || -> Result<Value, ApiError> {
+            let decoded = body::decode(&bytes)?;
+            duplicates = decoded.duplicates;
+            Ok(decoded.value)
+        };
+        let force = self.query.flag("force");
+        let edit = match media.as_str() {
+            "application/json-patch+json" => Edit::Json(&bytes),
+            "application/merge-patch+json" => Edit::Merge(decode()?),
+            "application/strategic-merge-patch+json" if resource.custom.is_none() => Edit::Strategic(decode()?),
+            "application/apply-patch+yaml" => Edit::Apply { config: decode()?, force },
+            other => {
+                let mut accepted = "application/json-patch+json, application/merge-patch+json, ".to_owned();
+                if resource.custom.is_none() {
+                    accepted.push_str("application/strategic-merge-patch+json, ");
+                }
+                accepted.push_str("application/apply-patch+yaml");
+                return Err(ApiError::unsupported_media_type(other, &accepted));
+            }
+        };
+        let applying = matches!(edit, Edit::Apply { .. });
+        if applying && self.query.get("fieldManager").is_empty() {
+            let why =
+                "PatchOptions.meta.k8s.io \"\" is invalid: fieldManager: Required value: is required for apply patch";
+            return Err(ApiError::new(422, "Invalid", why));
+        }
+        if force && !applying {
+            let why =
+                "PatchOptions.meta.k8s.io \"\" is invalid: force: Forbidden: may not be specified for non-apply patch";
+            return Err(ApiError::new(422, "Invalid", why));
+        }
+        let manager = self.manager();
+        let options = self.options(&manager, &duplicates)?;
+        if target.subresource == "scale" {
+            let change = |scale: &mut Value| match &edit {
+                Edit::Json(bytes) => crate::patch::json(scale, bytes),
+                Edit::Merge(value) | Edit::Strategic(value) | Edit::Apply { config: value, .. } => {
+                    crate::patch::merge(scale, value);
+                    Ok(())
+                }
+                Edit::Put(_) | Edit::With(_) => Err(ApiError::method_not_allowed()),
+            };
+            let outcome = self.registry().update_scale(resource, namespace, name, &change, options)?;
+            return self.finish_scale(resource, outcome).await;
+        }
+        let outcome = self.registry().update(resource, namespace, name, &target.subresource, &edit, options)?;
+        self.finish(resource, outcome).await
+    }
+
+    async fn delete_options(&self, body: Body) -> Result<DeleteOptions, ApiError> {
+        let bytes = self.bytes(body).await?;
+        let value = if bytes.iter().all(u8::is_ascii_whitespace) { Value::Null } else { body::decode(&bytes)?.value };
+        let mut options = DeleteOptions::parse(&value)?;
+        if !self.query.get("propagationPolicy").is_empty() {
+            options.set_propagation(self.query.get("propagationPolicy"))?;
+        }
+        if let Ok(seconds) = self.query.get("gracePeriodSeconds").parse() {
+            options.grace_seconds = Some(seconds);
+        }
+        options.dry_run |= self.dry_run()?;
+        Ok(options)
+    }
+
+    async fn delete(&self, resource: &Resource, target: &Target, body: Body) -> Result<Response, ApiError> {
+        if !resource.has_verb("delete") || !target.subresource.is_empty() {
+            return Err(ApiError::method_not_allowed());
+        }
+        let options = self.delete_options(body).await?;
+        let namespace = target.namespace.as_deref().unwrap_or_default();
+        let name = target.name.as_deref().unwrap_or_default();
+        let outcome = self.registry().delete(resource, namespace, name, &options)?;
+        if !outcome.removed {
+            return self.finish(resource, outcome).await;
+        }
+        outcome.ticket.wait().await.map_err(ApiError::internal)?;
+        // Pods and services answer with the object, as the real ones do.
+        if resource.is("", "Pod") || resource.is("", "Service") {
+            return self.respond(resource, StatusCode::OK, &outcome.object, &[]);
+        }
+        let answer = status::deleted(resource.about(), name, outcome.object.uid());
+        Ok(json_response(StatusCode::OK, answer.to_string().into()))
+    }
+
+    async fn delete_collection(&self, resource: &Resource, target: &Target, body: Body) -> Result<Response, ApiError> {
+        if !resource.has_verb("deletecollection") {
+            return Err(ApiError::method_not_allowed());
+        }
+        let selector = self.selector(resource)?;
+        let options = self.delete_options(body).await?;
+        let (objects, _) = self.registry().store.list(&resource.table, target.namespace.as_deref());
+        let mut deleted = Vec::new();
+        for stored in objects {
+            let object = self.registry().view(resource, &stored);
+            if !selector.matches(&object.value) {
+                continue;
+            }
+            let namespace = text(&object.value, &["metadata", "namespace"]);
+            let name = text(&object.value, &["metadata", "name"]);
+            match self.registry().delete(resource, namespace, name, &options) {
+                Ok(outcome) => {
+                    outcome.ticket.wait().await.map_err(ApiError::internal)?;
+                    deleted.push(outcome.object);
+                }
+                Err(error) if error.code == 404 => {}
+                Err(error) => return Err(error),
+            }
+        }
+        let metadata = json!({"resourceVersion": self.registry().store.revision().to_string()});
+        let bytes = list_bytes(&resource.list_kind, &resource.api_version(), &metadata, &deleted);
+        Ok(json_response(StatusCode::OK, bytes))
+    }
+}
+
+/// A list made of objects that are already text.
+fn list_bytes(kind: &str, api_version: &str, metadata: &Value, objects: &[Arc<Stored>]) -> Bytes {
+    let mut out =
+        format!("{{\"kind\":{},\"apiVersion\":{},\"metadata\":{metadata},\"items\":[", json!(kind), json!(api_version))
+            .into_bytes();
+    for (index, object) in objects.iter().enumerate() {
+        if index > 0 {
+            out.push(b',');
+        }
+        out.extend_from_slice(&object.bytes());
+    }
+    out.extend_from_slice(b"]}");
+    out.into()
+}

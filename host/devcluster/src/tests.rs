@@ -1,0 +1,28 @@
+//! The whole server through a kube client in the process.
+
+use std::time::Duration;
+
+use k8s_openapi::api::core::v1::{ConfigMap, Namespace};
+use kube::{
+    Api, Client, ResourceExt,
+    api::{DeleteParams, ListParams, Patch, PatchParams, PostParams, WatchEvent, WatchParams},
+};
+use serde_json::{Value, json};
+use tower::ServiceBuilder;
+
+use crate::{Config, DevCluster};
+
+mod client;
+
+async fn cluster() -> (DevCluster, Client) {
+    let cluster = DevCluster::start(Config::default()).await.expect("starts");
+    let client = client_of(&cluster);
+    (cluster, client)
+}
+
+fn client_of(cluster: &DevCluster) -> Client {
+    let service = ServiceBuilder::new()
+        .map_request(|r: http::Request<kube::client::Body>| r.map(axum::body::Body::new))
+        .service(cluster.router());
+    Client::new(service, "default")
+}
