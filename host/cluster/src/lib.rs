@@ -14,11 +14,16 @@ mod discovery;
 mod error;
 mod limits;
 mod perform;
+mod release;
 mod request;
 mod watch;
 
 pub use discovery::Resource;
 pub use error::{ApiError, Cause, ConflictingField, Error, FieldConflict};
+pub use release::{
+    Applied, Change, Foreign, PodTrouble, Progress, ReadyFn, ReleaseError, ReleaseOperation, ReleaseOptions, Remaining,
+    Removed,
+};
 pub use watch::{WatchEvent, WatchSpec};
 
 /// A connection to a cluster. A clone is cheap and shares the client and what is known about kinds.
