@@ -1,0 +1,138 @@
+//! The state of one render: what was used of the budget, and what the host passed in.
+
+use std::{
+    collections::HashMap,
+    rc::{Rc, Weak},
+};
+
+use rand_chacha::{ChaCha12Rng, rand_core::SeedableRng};
+use regex::Regex;
+
+use crate::{
+    limits::{Limit, Limits},
+    render::Lookup,
+    value::{Map, Value},
+};
+
+/// How often the caller's deadline is asked, in steps: often enough to stop within a millisecond.
+const DEADLINE_EVERY: u64 = 1024;
+
+pub(crate) type Steps = u64;
+
+pub(crate) struct Run<'r> {
+    pub(crate) limits: &'r Limits,
+    pub(crate) lookup: &'r dyn Lookup,
+    pub(crate) deadline: &'r dyn Fn() -> bool,
+    pub(crate) now_unix_ms: i64,
+    pub(crate) rng: ChaCha12Rng,
+    /// Nested `include`s by name; Helm allows a thousand.
+    pub(crate) included: HashMap<Rc<str>, u32>,
+    pub(crate) regexes: HashMap<String, Regex>,
+    steps: Steps,
+    deadline_at: Steps,
+    allocated: u64,
+    written: usize,
+    depth: u32,
+    /// Maps that `set` and its family changed: only these can be part of a cycle, and cycles are cut when the run ends.
+    changed: Vec<Weak<Map>>,
+}
+
+impl<'r> Run<'r> {
+    pub(crate) fn new(
+        limits: &'r Limits,
+        lookup: &'r dyn Lookup,
+        deadline: &'r dyn Fn() -> bool,
+        now_unix_ms: i64,
+        seed: [u8; 32],
+    ) -> Self {
+        Self {
+            limits,
+            lookup,
+            deadline,
+            now_unix_ms,
+            rng: ChaCha12Rng::from_seed(seed),
+            included: HashMap::new(),
+            regexes: HashMap::new(),
+            steps: 0,
+            deadline_at: 0,
+            allocated: 0,
+            written: 0,
+            depth: 0,
+            changed: Vec::new(),
+        }
+    }
+
+    pub(crate) fn step(&mut self) -> Result<(), Limit> {
+        self.charge(1)
+    }
+
+    /// Accounts for work that costs as much as so many steps.
+    pub(crate) fn charge(&mut self, steps: Steps) -> Result<(), Limit> {
+        self.steps = self.steps.saturating_add(steps);
+        if self.steps > self.limits.steps {
+            return Err(Limit::Steps);
+        }
+        if self.steps >= self.deadline_at {
+            self.deadline_at = self.steps + DEADLINE_EVERY;
+            if (self.deadline)() {
+                return Err(Limit::Deadline);
+            }
+        }
+        Ok(())
+    }
+
+    pub(crate) fn enter(&mut self) -> Result<(), Limit> {
+        self.depth += 1;
+        if self.depth > self.limits.depth { Err(Limit::Depth) } else { Ok(()) }
+    }
+
+    pub(crate) fn leave(&mut self) {
+        self.depth = self.depth.saturating_sub(1);
+    }
+
+    /// Accounts for text that a template writes.
+    pub(crate) fn output(&mut self, bytes: usize) -> Result<(), Limit> {
+        self.allocate(bytes)?;
+        self.written = self.written.saturating_add(bytes);
+        // Text inside `include` is written again by whoever prints it: only the innermost writing is new text, so the
+        // bound on the rendered files themselves is checked again where a file ends.
+        if self.written > self.limits.output_bytes.saturating_mul(16) { Err(Limit::Output) } else { Ok(()) }
+    }
+
+    pub(crate) fn allocate(&mut self, bytes: usize) -> Result<(), Limit> {
+        self.allocated = self.allocated.saturating_add(bytes as u64);
+        if self.allocated > self.limits.memory_bytes { Err(Limit::Memory) } else { Ok(()) }
+    }
+
+    /// Accounts for a string before it is made.
+    pub(crate) fn string(&mut self, bytes: usize) -> Result<(), Limit> {
+        if bytes > self.limits.string_bytes {
+            return Err(Limit::StringSize);
+        }
+        self.allocate(bytes)
+    }
+
+    /// Accounts for a collection before it is made.
+    pub(crate) fn items(&mut self, count: usize) -> Result<(), Limit> {
+        if count > self.limits.collection_items {
+            return Err(Limit::Collection);
+        }
+        self.charge(count as u64 / 16)?;
+        self.allocate(count.saturating_mul(size_of::<Value>() + 16))
+    }
+
+    pub(crate) fn changed(&mut self, map: &Rc<Map>) {
+        self.changed.push(Rc::downgrade(map));
+    }
+}
+
+impl Drop for Run<'_> {
+    fn drop(&mut self) {
+        for map in self.changed.drain(..) {
+            if let Some(map) = map.upgrade() {
+                let entries = std::mem::take(&mut *map.entries.borrow_mut());
+                drop(entries);
+            }
+        }
+    }
+}

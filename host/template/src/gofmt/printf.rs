@@ -1,0 +1,413 @@
+//! `fmt.Sprintf`, `fmt.Sprint` and `fmt.Sprintln` on template values.
+
+use std::fmt::Write as _;
+
+use super::{float, quote, quote_with, write_value};
+use crate::value::{VALUE_DEPTH_MAX, VALUE_TEXT_MAX, Value};
+
+/// Widest padding and precision that a format may ask for. Go allows 10^6; a manifest has no use for more than this.
+const WIDTH_MAX: usize = 100_000;
+
+#[derive(Default, Clone)]
+struct Spec {
+    minus: bool,
+    plus: bool,
+    sharp: bool,
+    space: bool,
+    zero: bool,
+    width: Option<usize>,
+    precision: Option<usize>,
+}
+
+/// `fmt.Sprint`: spaces only between operands of which neither is a string.
+pub(crate) fn print(args: &[Value]) -> Option<String> {
+    let mut out = String::new();
+    for (i, arg) in args.iter().enumerate() {
+        let is_string = matches!(arg, Value::Str(_));
+        if i > 0 && !is_string && !matches!(args[i - 1], Value::Str(_)) {
+            out.push(' ');
+        }
+        write_value(&mut out, arg, 0).then_some(())?;
+    }
+    Some(out)
+}
+
+/// `fmt.Sprintln`.
+pub(crate) fn println(args: &[Value]) -> Option<String> {
+    let mut out = String::new();
+    for (i, arg) in args.iter().enumerate() {
+        if i > 0 {
+            out.push(' ');
+        }
+        write_value(&mut out, arg, 0).then_some(())?;
+    }
+    out.push('\n');
+    Some(out)
+}
+
+/// `fmt.Sprintf`. `None` if a value nests too deep.
+pub(crate) fn printf(format: &str, args: &[Value]) -> Option<String> {
+    let mut out = String::new();
+    let chars: Vec<char> = format.chars().collect();
+    let mut i = 0;
+    let mut arg = 0;
+    let mut reordered = false;
+    while i < chars.len() {
+        if chars[i] != '%' {
+            out.push(chars[i]);
+            i += 1;
+            continue;
+        }
+        i += 1;
+        let mut spec = Spec::default();
+        let mut good_index = true;
+        let mut after_index = false;
+        while let Some(c) = chars.get(i) {
+            match c {
+                '#' => spec.sharp = true,
+                '0' => spec.zero = true,
+                '+' => spec.plus = true,
+                '-' => spec.minus = true,
+                ' ' => spec.space = true,
+                _ => break,
+            }
+            i += 1;
+        }
+        let index = |i: &mut usize, arg: &mut usize, reordered: &mut bool, good: &mut bool| -> bool {
+            if chars.get(*i) != Some(&'[') {
+                return false;
+            }
+            *reordered = true;
+            match chars[*i..].iter().position(|c| *c == ']') {
+                Some(end) => {
+                    let digits: String = chars[*i + 1..*i + end].iter().collect();
+                    *i += end + 1;
+                    match digits.parse::<usize>() {
+                        Ok(n) if n >= 1 && n <= args.len() => {
+                            *arg = n - 1;
+                            true
+                        }
+                        _ => {
+                            *good = false;
+                            true
+                        }
+                    }
+                }
+                None => {
+                    *good = false;
+                    *i += 1;
+                    false
+                }
+            }
+        };
+        after_index |= index(&mut i, &mut arg, &mut reordered, &mut good_index);
+        if chars.get(i) == Some(&'*') {
+            i += 1;
+            match args.get(arg) {
+                Some(Value::Int(n) | Value::Int64(n)) if n.unsigned_abs() <= WIDTH_MAX as u64 => {
+                    spec.minus |= *n < 0;
+                    spec.width = usize::try_from(n.unsigned_abs()).ok();
+                }
+                _ => out.push_str("%!(BADWIDTH)"),
+            }
+            arg += 1;
+            after_index = false;
+        } else if let Some(width) = digits(&chars, &mut i) {
+            if after_index {
+                good_index = false;
+            }
+            spec.width = Some(width.min(WIDTH_MAX));
+        }
+        if chars.get(i) == Some(&'.') {
+            i += 1;
+            if after_index {
+                good_index = false;
+            }
+            after_index = index(&mut i, &mut arg, &mut reordered, &mut good_index);
+            if chars.get(i) == Some(&'*') {
+                i += 1;
+                match args.get(arg) {
+                    Some(Value::Int(n) | Value::Int64(n)) if (0..=WIDTH_MAX as i64).contains(n) => {
+                        spec.precision = usize::try_from(*n).ok();
+                    }
+                    Some(Value::Int(n) | Value::Int64(n)) if *n < 0 => {}
+                    _ => out.push_str("%!(BADPREC)"),
+                }
+                arg += 1;
+                after_index = false;
+            } else {
+                spec.precision = Some(digits(&chars, &mut i).unwrap_or(0).min(WIDTH_MAX));
+            }
+        }
+        if !after_index {
+            index(&mut i, &mut arg, &mut reordered, &mut good_index);
+        }
+        let Some(&verb) = chars.get(i) else {
+            out.push_str("%!(NOVERB)");
+            break;
+        };
+        i += 1;
+        match verb {
+            '%' => out.push('%'),
+            _ if !good_index => {
+                let _ = write!(out, "%!{verb}(BADINDEX)");
+            }
+            _ => match args.get(arg) {
+                None => {
+                    let _ = write!(out, "%!{verb}(MISSING)");
+                }
+                Some(value) => {
+                    arg += 1;
+                    format_value(&mut out, &spec, verb, value, 0)?;
+                }
+            },
+        }
+    }
+    if !reordered && arg < args.len() {
+        out.push_str("%!(EXTRA ");
+        for (n, value) in args[arg..].iter().enumerate() {
+            if n > 0 {
+                out.push_str(", ");
+            }
+            if value.is_nil() {
+                out.push_str("<nil>");
+            } else {
+                out.push_str(value.type_name());
+                out.push('=');
+                write_value(&mut out, value, 0).then_some(())?;
+            }
+        }
+        out.push(')');
+    }
+    Some(out)
+}
+
+fn digits(chars: &[char], i: &mut usize) -> Option<usize> {
+    let start = *i;
+    let mut value = 0_usize;
+    while let Some(digit) = chars.get(*i).and_then(|c| c.to_digit(10)) {
+        value = value.saturating_mul(10).saturating_add(digit as usize);
+        *i += 1;
+    }
+    (*i > start).then_some(value)
+}
+
+fn pad(out: &mut String, spec: &Spec, text: &str, zero_allowed: bool) {
+    let width = spec.width.unwrap_or(0);
+    let length = text.chars().count();
+    let fill = width.saturating_sub(length);
+    if spec.minus {
+        out.push_str(text);
+        out.extend(std::iter::repeat_n(' ', fill));
+    } else if spec.zero && zero_allowed {
+        let (sign, digits) = match text.chars().next() {
+            Some('+' | '-' | ' ') => text.split_at(1),
+            _ => ("", text),
+        };
+        out.push_str(sign);
+        out.extend(std::iter::repeat_n('0', fill));
+        out.push_str(digits);
+    } else {
+        out.extend(std::iter::repeat_n(' ', fill));
+        out.push_str(text);
+    }
+}
+
+fn bad_verb(out: &mut String, verb: char, value: &Value) -> Option<()> {
+    if value.is_nil() {
+        let _ = write!(out, "%!{verb}(<nil>)");
+        return Some(());
+    }
+    let _ = write!(out, "%!{verb}({}=", value.type_name());
+    write_value(out, value, 0).then_some(())?;
+    out.push(')');
+    Some(())
+}
+
+fn format_value(out: &mut String, spec: &Spec, verb: char, value: &Value, depth: usize) -> Option<()> {
+    if depth > VALUE_DEPTH_MAX || out.len() > VALUE_TEXT_MAX {
+        return None;
+    }
+    if verb == 'T' {
+        pad(out, spec, value.type_name(), false);
+        return Some(());
+    }
+    match value {
+        Value::Nil if verb == 'v' => pad(out, spec, "<nil>", false),
+        Value::Nil => return bad_verb(out, verb, value),
+        Value::Bool(b) => match verb {
+            't' | 'v' => pad(out, spec, if *b { "true" } else { "false" }, false),
+            _ => return bad_verb(out, verb, value),
+        },
+        Value::Int(i) | Value::Int64(i) => return format_int(out, spec, verb, *i, value),
+        Value::Float(f) => return format_float(out, spec, verb, *f, value),
+        Value::Str(s) => return format_str(out, spec, verb, s, value),
+        Value::Bytes(bytes) => match verb {
+            'v' | 'd' => {
+                let mut text = String::new();
+                write_value(&mut text, value, 0).then_some(())?;
+                pad(out, spec, &text, false);
+            }
+            _ => return format_str(out, spec, verb, &String::from_utf8_lossy(bytes), value),
+        },
+        Value::List(list) => {
+            if spec.sharp && verb == 'v' {
+                out.push_str(value.type_name());
+                out.push('{');
+            } else {
+                out.push('[');
+            }
+            for (i, item) in list.items.iter().enumerate() {
+                if i > 0 {
+                    out.push_str(if spec.sharp && verb == 'v' { ", " } else { " " });
+                }
+                format_value(out, spec, verb, item, depth + 1)?;
+            }
+            out.push(if spec.sharp && verb == 'v' { '}' } else { ']' });
+        }
+        Value::Map(map) => {
+            let go_syntax = spec.sharp && verb == 'v';
+            out.push_str(if go_syntax { value.type_name() } else { "map" });
+            out.push(if go_syntax { '{' } else { '[' });
+            for (i, (key, item)) in map.pairs().iter().enumerate() {
+                if i > 0 {
+                    out.push_str(if go_syntax { ", " } else { " " });
+                }
+                format_value(out, spec, verb, &Value::Str(key.clone()), depth + 1)?;
+                out.push(':');
+                format_value(out, spec, verb, item, depth + 1)?;
+            }
+            out.push(if go_syntax { '}' } else { ']' });
+        }
+        Value::Object(object) => match (object.as_int(), verb) {
+            (Some(i), 'd' | 'x' | 'X' | 'o' | 'b') => return format_int(out, spec, verb, i, value),
+            _ => return format_str(out, spec, verb, &object.display(), value),
+        },
+    }
+    Some(())
+}
+
+fn format_int(out: &mut String, spec: &Spec, verb: char, i: i64, value: &Value) -> Option<()> {
+    let magnitude = i.unsigned_abs();
+    let (mut digits, prefix) = match verb {
+        'd' | 'v' => (magnitude.to_string(), ""),
+        'b' => (format!("{magnitude:b}"), if spec.sharp { "0b" } else { "" }),
+        'o' => (format!("{magnitude:o}"), if spec.sharp { "0" } else { "" }),
+        'O' => (format!("{magnitude:o}"), "0o"),
+        'x' => (format!("{magnitude:x}"), if spec.sharp { "0x" } else { "" }),
+        'X' => (format!("{magnitude:X}"), if spec.sharp { "0X" } else { "" }),
+        'c' | 'q' | 'U' => {
+            let c = u32::try_from(i).ok().and_then(char::from_u32).unwrap_or(char::REPLACEMENT_CHARACTER);
+            let text = match verb {
+                'c' => c.to_string(),
+                'q' => quote_with(&c.to_string(), '\''),
+                _ => format!("U+{i:04X}"),
+            };
+            pad(out, spec, &text, false);
+            return Some(());
+        }
+        'e' | 'E' | 'f' | 'F' | 'g' | 'G' | 's' | 't' => return bad_verb(out, verb, value),
+        _ => return bad_verb(out, verb, value),
+    };
+    if let Some(precision) = spec.precision {
+        if precision == 0 && i == 0 {
+            digits.clear();
+        }
+        while digits.len() < precision {
+            digits.insert(0, '0');
+        }
+    }
+    let sign = match (i < 0, spec.plus, spec.space) {
+        (true, ..) => "-",
+        (false, true, _) => "+",
+        (false, false, true) => " ",
+        _ => "",
+    };
+    if spec.zero && !spec.minus && spec.precision.is_none() {
+        let used = sign.len() + prefix.len() + digits.len();
+        let fill = spec.width.unwrap_or(0).saturating_sub(used);
+        digits.insert_str(0, &"0".repeat(fill));
+    }
+    pad(out, spec, &format!("{sign}{prefix}{digits}"), false);
+    Some(())
+}
+
+fn format_float(out: &mut String, spec: &Spec, verb: char, f: f64, value: &Value) -> Option<()> {
+    let magnitude = f.abs();
+    let mut text = if !f.is_finite() {
+        if f.is_nan() { "NaN".to_string() } else { "Inf".to_string() }
+    } else {
+        match verb {
+            'f' | 'F' => format!("{magnitude:.*}", spec.precision.unwrap_or(6)),
+            'e' | 'E' => exponent(&format!("{magnitude:.*e}", spec.precision.unwrap_or(6))),
+            'g' | 'G' | 'v' => match spec.precision {
+                None => float(magnitude),
+                Some(precision) => general(magnitude, precision.max(1)),
+            },
+            _ => return bad_verb(out, verb, value),
+        }
+    };
+    if verb == 'E' || verb == 'G' {
+        text = text.to_uppercase();
+    }
+    let sign = match (f.is_sign_negative() && !f.is_nan(), spec.plus || f.is_infinite(), spec.space) {
+        (true, ..) => "-",
+        (false, true, _) => "+",
+        (false, false, true) => " ",
+        _ => "",
+    };
+    pad(out, spec, &format!("{sign}{text}"), f.is_finite());
+    Some(())
+}
+
+/// Rust's `1.5e2` as Go's `1.5e+02`.
+fn exponent(text: &str) -> String {
+    let Some((mantissa, exponent)) = text.split_once('e') else { return text.to_string() };
+    let exponent: i32 = exponent.parse().unwrap_or(0);
+    format!("{mantissa}e{}{:02}", if exponent < 0 { '-' } else { '+' }, exponent.abs())
+}
+
+/// `%.Ng`.
+fn general(f: f64, precision: usize) -> String {
+    let scientific = format!("{f:.*e}", precision - 1);
+    let Some((mantissa, power)) = scientific.split_once('e') else { return scientific };
+    let power: i32 = power.parse().unwrap_or(0);
+    let trimmed = |text: &str| match text.contains('.') {
+        true => text.trim_end_matches('0').trim_end_matches('.').to_string(),
+        false => text.to_string(),
+    };
+    if power < -4 || i64::from(power) >= precision as i64 {
+        return exponent(&format!("{}e{power}", trimmed(mantissa)));
+    }
+    let decimals = usize::try_from(precision as i64 - 1 - i64::from(power)).unwrap_or(0);
+    trimmed(&format!("{f:.decimals$}"))
+}
+
+fn format_str(out: &mut String, spec: &Spec, verb: char, text: &str, value: &Value) -> Option<()> {
+    let cut: String;
+    let text = match spec.precision {
+        Some(precision) if matches!(verb, 's' | 'v' | 'q') => {
+            cut = text.chars().take(precision).collect();
+            cut.as_str()
+        }
+        _ => text,
+    };
+    match verb {
+        'v' if spec.sharp => pad(out, spec, &quote(text), false),
+        's' | 'v' => pad(out, spec, text, true),
+        'q' if spec.sharp && !text.contains(['`', '\n']) => pad(out, spec, &format!("`{text}`"), false),
+        'q' => pad(out, spec, &quote(text), false),
+        'x' | 'X' => {
+            let mut hex = String::new();
+            for (i, byte) in text.bytes().take(spec.precision.unwrap_or(usize::MAX)).enumerate() {
+                if spec.space && i > 0 {
+                    hex.push(' ');
+                }
+                let _ = if verb == 'x' { write!(hex, "{byte:02x}") } else { write!(hex, "{byte:02X}") };
+            }
+            pad(out, spec, &hex, false);
+        }
+        _ => return bad_verb(out, verb, value),
+    }
+    Some(())
+}

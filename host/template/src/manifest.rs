@@ -1,0 +1,310 @@
+//! Rendered text to objects: documents, their order, and what `helm template` would print.
+
+use serde_json::Value as Json;
+
+use crate::{
+    error::{Error, Kind},
+    yaml,
+};
+
+/// One object out of rendered text.
+#[derive(Clone, Debug, PartialEq)]
+pub struct Manifest {
+    /// The template, with the chart's name in front.
+    pub source: String,
+    /// Where the document begins in the rendered text of its template, from 1.
+    pub line: usize,
+    /// The object; always a map.
+    pub object: Json,
+    /// The text of the document, trimmed.
+    pub text: String,
+}
+
+impl Manifest {
+    /// The kind, or an empty text.
+    pub fn kind(&self) -> &str {
+        self.object.get("kind").and_then(Json::as_str).unwrap_or_default()
+    }
+
+    fn hook_annotation(&self) -> Option<&str> {
+        self.object.pointer("/metadata/annotations")?.get("helm.sh/hook")?.as_str()
+    }
+
+    /// Whether it is a Helm hook and so no part of the release itself.
+    pub fn is_hook(&self) -> bool {
+        self.hook_annotation().is_some()
+    }
+}
+
+/// Helm's order of kinds on installation; kinds that are not listed come last.
+const INSTALL_ORDER: &[&str] = &[
+    "PriorityClass",
+    "Namespace",
+    "NetworkPolicy",
+    "ResourceQuota",
+    "LimitRange",
+    "PodSecurityPolicy",
+    "PodDisruptionBudget",
+    "ServiceAccount",
+    "Secret",
+    "SecretList",
+    "ConfigMap",
+    "StorageClass",
+    "PersistentVolume",
+    "PersistentVolumeClaim",
+    "CustomResourceDefinition",
+    "ClusterRole",
+    "ClusterRoleList",
+    "ClusterRoleBinding",
+    "ClusterRoleBindingList",
+    "Role",
+    "RoleList",
+    "RoleBinding",
+    "RoleBindingList",
+    "Service",
+    "DaemonSet",
+    "Pod",
+    "ReplicationController",
+    "ReplicaSet",
+    "Deployment",
+    "HorizontalPodAutoscaler",
+    "StatefulSet",
+    "Job",
+    "CronJob",
+    "IngressClass",
+    "Ingress",
+    "APIService",
+    "MutatingWebhookConfiguration",
+    "ValidatingWebhookConfiguration",
+];
+
+/// Helm's order of kinds on removal. It is not the reverse of the other: services go before the workloads.
+const UNINSTALL_ORDER: &[&str] = &[
+    "ValidatingWebhookConfiguration",
+    "MutatingWebhookConfiguration",
+    "APIService",
+    "Ingress",
+    "IngressClass",
+    "Service",
+    "CronJob",
+    "Job",
+    "StatefulSet",
+    "HorizontalPodAutoscaler",
+    "Deployment",
+    "ReplicaSet",
+    "ReplicationController",
+    "Pod",
+    "DaemonSet",
+    "RoleBindingList",
+    "RoleBinding",
+    "RoleList",
+    "Role",
+    "ClusterRoleBindingList",
+    "ClusterRoleBinding",
+    "ClusterRoleList",
+    "ClusterRole",
+    "CustomResourceDefinition",
+    "PersistentVolumeClaim",
+    "PersistentVolume",
+    "StorageClass",
+    "ConfigMap",
+    "SecretList",
+    "Secret",
+    "ServiceAccount",
+    "PodDisruptionBudget",
+    "PodSecurityPolicy",
+    "LimitRange",
+    "ResourceQuota",
+    "NetworkPolicy",
+    "Namespace",
+    "PriorityClass",
+];
+
+fn rank(order: &[&str], kind: &str) -> usize {
+    order.iter().position(|k| *k == kind).unwrap_or(order.len())
+}
+
+/// The place of a kind in the order of installation; all unknown kinds share the last place.
+pub fn install_rank(kind: &str) -> usize {
+    rank(INSTALL_ORDER, kind)
+}
+
+/// The place of a kind in Helm's order of removal; all unknown kinds share the last place.
+pub fn uninstall_rank(kind: &str) -> usize {
+    rank(UNINSTALL_ORDER, kind)
+}
+
+fn kind_of(object: &Json) -> &str {
+    object.get("kind").and_then(Json::as_str).unwrap_or_default()
+}
+
+/// Sorts objects as Helm installs them: by kind, unknown kinds last and by name of kind; stable inside a kind.
+pub fn sort_for_install(objects: &mut [Json]) {
+    objects.sort_by(|a, b| by_kind(INSTALL_ORDER, kind_of(a), kind_of(b)));
+}
+
+/// Sorts objects for removal: custom resources first, while their definitions and the controllers that finalise them
+/// still exist (Helm puts them last), then Helm's order.
+pub fn sort_for_uninstall(objects: &mut [Json]) {
+    objects.sort_by(|a, b| {
+        let (a, b) = (kind_of(a), kind_of(b));
+        let known = |kind| rank(UNINSTALL_ORDER, kind) < UNINSTALL_ORDER.len();
+        known(a).cmp(&known(b)).then_with(|| by_kind(UNINSTALL_ORDER, a, b))
+    });
+}
+
+fn by_kind(order: &[&str], a: &str, b: &str) -> std::cmp::Ordering {
+    let (ra, rb) = (rank(order, a), rank(order, b));
+    if ra == order.len() && rb == order.len() {
+        return a.cmp(b);
+    }
+    ra.cmp(&rb)
+}
+
+/// A document with its place.
+pub(crate) struct Document<'t> {
+    pub(crate) line: usize,
+    pub(crate) text: &'t str,
+}
+
+/// Splits rendered text at lines that begin with `---`; documents without text are left out.
+pub(crate) fn documents(text: &str) -> Vec<Document<'_>> {
+    let mut found = Vec::new();
+    let mut push = |from: usize, to: usize| {
+        let piece = &text[from..to];
+        let trimmed = piece.trim();
+        if !trimmed.is_empty() {
+            let start = from + (piece.len() - piece.trim_start().len());
+            let line = 1 + text.as_bytes()[..start].iter().filter(|b| **b == b'\n').count();
+            found.push(Document { line, text: trimmed });
+        }
+    };
+    let (mut start, mut at) = (0, 0);
+    for line in text.split_inclusive('\n') {
+        if line.starts_with("---") {
+            push(start, at);
+            start = at + 3;
+        }
+        at += line.len();
+    }
+    push(start, text.len());
+    found
+}
+
+/// The objects of one rendered file, in the order of the text. `None` stands for a document that holds only comments.
+pub(crate) fn parse(source: &str, text: &str, nodes: usize) -> Result<Vec<(String, Option<Manifest>)>, Error> {
+    let mut parsed = Vec::new();
+    for document in documents(text) {
+        let fail = |line: usize, column: usize, message: String| {
+            let line = document.line + line.max(1) - 1;
+            let snippet = text.lines().nth(line - 1).map(str::to_string);
+            let mut error = Error::chart(source, message);
+            error.helm = format!("YAML parse error on {source}: {}", error.message);
+            Error { kind: Kind::Manifest, line, column, snippet, ..error }
+        };
+        let object = yaml::read(document.text, nodes).map_err(|error| {
+            if error.too_large {
+                return Error::limit(source, crate::limits::Limit::Document);
+            }
+            let reason = error.message.strip_prefix("yaml: ").unwrap_or(&error.message);
+            let reason = match reason.strip_prefix("line ").and_then(|rest| rest.split_once(": ")) {
+                Some((number, rest)) if number.bytes().all(|b| b.is_ascii_digit()) => rest,
+                _ => reason,
+            };
+            let mut failed = fail(error.line, error.column + 1, format!("the rendered text is not YAML: {reason}"));
+            failed.helm = format!("YAML parse error on {source}: error converting YAML to JSON: {}", error.message);
+            failed.with_hint("the line is one of the rendered text; `barbless render` with --debug shows it")
+        })?;
+        let manifest = match object {
+            Json::Null => None,
+            object @ Json::Object(_) => Some(Manifest {
+                source: source.to_string(),
+                line: document.line,
+                object,
+                text: document.text.to_string(),
+            }),
+            other => {
+                let kind = crate::json::kind(&other);
+                return Err(fail(1, 1, format!("a manifest must be a map, but this document is of type {kind}")));
+            }
+        };
+        parsed.push((document.text.to_string(), manifest));
+    }
+    Ok(parsed)
+}
+
+/// Parsed documents of all files, in Helm's order: `release` is what an installation applies, hooks are apart.
+pub(crate) struct Sorted {
+    pub(crate) manifests: Vec<Manifest>,
+    /// The text that `helm template` prints.
+    pub(crate) output: String,
+}
+
+struct Entry {
+    source: String,
+    text: String,
+    manifest: Option<Manifest>,
+}
+
+impl Entry {
+    fn kind(&self) -> &str {
+        self.manifest.as_ref().map_or("", Manifest::kind)
+    }
+}
+
+/// Parses the files, given in the order of their paths, and sorts what they hold.
+pub(crate) fn collect<'f>(files: impl Iterator<Item = (&'f str, &'f str)>, nodes: usize) -> Result<Sorted, Error> {
+    let (mut release, mut hooks): (Vec<Entry>, Vec<Entry>) = (Vec::new(), Vec::new());
+    for (source, text) in files {
+        for (text, manifest) in parse(source, text, nodes)? {
+            let annotation = manifest.as_ref().and_then(Manifest::hook_annotation);
+            let is_hook = annotation.is_some();
+            // Helm ignores an object that names no event it knows.
+            if annotation.is_some_and(|events| !events.split(',').any(is_event)) {
+                continue;
+            }
+            let entry = Entry { source: source.to_string(), text, manifest };
+            if is_hook { hooks.push(entry) } else { release.push(entry) }
+        }
+    }
+    let order = |a: &Entry, b: &Entry| by_kind(INSTALL_ORDER, a.kind(), b.kind());
+    release.sort_by(order);
+    hooks.sort_by(order);
+    let mut output = String::new();
+    for entry in release.iter().chain(&hooks) {
+        output.push_str(&format!("---\n# Source: {}\n{}\n", entry.source, entry.text));
+    }
+    let mut manifests = Vec::new();
+    for manifest in release.into_iter().chain(hooks).filter_map(|entry| entry.manifest) {
+        flatten(manifest, &mut manifests);
+    }
+    Ok(Sorted { manifests, output })
+}
+
+fn is_event(word: &str) -> bool {
+    matches!(
+        word.trim().to_lowercase().as_str(),
+        "pre-install"
+            | "post-install"
+            | "pre-upgrade"
+            | "post-upgrade"
+            | "pre-rollback"
+            | "post-rollback"
+            | "pre-delete"
+            | "post-delete"
+            | "test"
+            | "test-success"
+    )
+}
+
+/// A `List` is its items.
+fn flatten(manifest: Manifest, into: &mut Vec<Manifest>) {
+    match (manifest.kind(), manifest.object.get("items")) {
+        ("List", Some(Json::Array(items))) => {
+            for item in items.iter().filter(|item| item.is_object()) {
+                into.push(Manifest { object: item.clone(), ..manifest.clone() });
+            }
+        }
+        _ => into.push(manifest),
+    }
+}

@@ -1,0 +1,72 @@
+//! Whole renders: the recorded answers of Helm 4.2.3, packages, limits.
+
+mod oracle;
+
+use serde_json::{Value as Json, json};
+
+use crate::{Capabilities, Error, Files, Input, Limits, NoLookup, Release, Rendered, RenderedFile};
+
+/// A render under construction.
+pub(crate) struct Case {
+    pub(crate) files: Files,
+    pub(crate) values: Json,
+    pub(crate) roots: serde_json::Map<String, Json>,
+    pub(crate) limits: Limits,
+}
+
+/// A package of the given files.
+pub(crate) fn package(files: &[(&str, &str)]) -> Case {
+    Case {
+        files: Files(files.iter().map(|(path, text)| (path.to_string(), text.as_bytes().to_vec())).collect()),
+        values: json!({}),
+        roots: serde_json::Map::new(),
+        limits: Limits::default(),
+    }
+}
+
+impl Case {
+    pub(crate) fn values(mut self, values: Json) -> Self {
+        self.values = values;
+        self
+    }
+
+    pub(crate) fn root(mut self, name: &str, value: Json) -> Self {
+        self.roots.insert(name.into(), value);
+        self
+    }
+
+    fn with_input<T>(self, use_it: impl FnOnce(&Input<'_>) -> T) -> T {
+        use_it(&Input {
+            files: &self.files,
+            values: self.values,
+            roots: self.roots,
+            release: Release {
+                name: "rel".into(),
+                namespace: "ns".into(),
+                revision: 1,
+                is_install: true,
+                is_upgrade: false,
+                service: "Helm".into(),
+            },
+            capabilities: Capabilities::default(),
+            now_unix_ms: 1_700_000_000_000,
+            seed: [7; 32],
+            limits: self.limits,
+            lookup: &NoLookup,
+            deadline: &|| false,
+        })
+    }
+
+    pub(crate) fn render(self) -> Result<Rendered, Error> {
+        self.with_input(crate::render)
+    }
+
+    pub(crate) fn texts(self) -> Result<Vec<RenderedFile>, Error> {
+        self.with_input(crate::render_files)
+    }
+
+    /// The text of the only template.
+    pub(crate) fn text(self) -> Result<String, Error> {
+        Ok(self.texts()?.pop().map(|file| file.text).unwrap_or_default())
+    }
+}
