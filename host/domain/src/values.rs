@@ -1,0 +1,484 @@
+//! Settings and values: the document that hooks and templates see, and how it comes about.
+//!
+//! Layers, the lowest first: static `values.yaml` · defaults of the settings · `spec.settings` · defaults of the values ·
+//! changes by hooks. The effective settings are the second and the third. Objects are merged, everything else is
+//! replaced.
+//!
+//! The whole document is checked after every change of any layer, before anything is accepted: a bad default is found
+//! when it is loaded, not when some hook happens to change something else. A hook can neither change a setting nor hide
+//! one: whatever the schema of the settings has at its root belongs to the user.
+
+use std::collections::BTreeSet;
+
+use serde::{Deserialize, Serialize};
+use serde_json::{Map, Value};
+use sha2::{Digest as _, Sha256};
+use std::sync::Arc;
+
+use crate::package::document::segments;
+use crate::package::{Package, Problem, hex, kind};
+use crate::run::ValuesChange;
+
+/// What settings are called in problems.
+pub const SETTINGS: &str = "spec.settings";
+/// What values are called in problems.
+pub const VALUES: &str = "values";
+/// Key of the values that lists kinds of objects to be purged.
+pub const ORPHAN_RESOURCES: &str = "orphanResources";
+/// Stored changes of one application. A hook that needs more should set one object in place of its members.
+pub const CHANGES_MAX: usize = 10_000;
+/// Segments of one pointer.
+const POINTER_SEGMENTS: usize = 64;
+/// Entries of `orphanResources`.
+const ORPHAN_KINDS_MAX: usize = 100;
+
+/// What hooks have changed, in the order in which it has to be applied.
+///
+/// The last change of a pointer wins, and a change of a parent drops those below it, whichever hook made them. What
+/// remains belongs to the hook that made it.
+#[derive(Debug, Clone, Default, PartialEq, Serialize, Deserialize)]
+pub struct Patches {
+    entries: Vec<Patch>,
+}
+
+/// One stored change.
+#[derive(Debug, Clone, PartialEq, Serialize, Deserialize)]
+#[serde(from = "StoredPatch", into = "StoredPatch")]
+pub struct Patch {
+    /// The hook that made it.
+    pub hook: String,
+    /// What it changed.
+    pub change: ValuesChange,
+}
+
+/// A change as text. The value is the only element of a list, or the list is empty: an absent value means a removal,
+/// and `null` is a value.
+#[derive(Serialize, Deserialize)]
+struct StoredPatch {
+    hook: String,
+    pointer: String,
+    value: Vec<Value>,
+}
+
+impl From<StoredPatch> for Patch {
+    fn from(stored: StoredPatch) -> Self {
+        let value = stored.value.into_iter().next();
+        Self { hook: stored.hook, change: ValuesChange { pointer: stored.pointer, value } }
+    }
+}
+
+impl From<Patch> for StoredPatch {
+    fn from(patch: Patch) -> Self {
+        let value = patch.change.value.into_iter().collect();
+        Self { hook: patch.hook, pointer: patch.change.pointer, value }
+    }
+}
+
+impl Patches {
+    /// All of them, in order.
+    #[must_use]
+    pub fn entries(&self) -> &[Patch] {
+        &self.entries
+    }
+
+    /// Whether there are none.
+    #[must_use]
+    pub fn is_empty(&self) -> bool {
+        self.entries.is_empty()
+    }
+
+    /// Without the changes of hooks that are not in the set: a new version of a package may have lost some.
+    #[must_use]
+    pub fn only_of(&self, hooks: &BTreeSet<String>) -> Self {
+        Self { entries: self.entries.iter().filter(|entry| hooks.contains(&entry.hook)).cloned().collect() }
+    }
+
+    /// Without the changes of one hook.
+    #[must_use]
+    pub fn without(&self, hook: &str) -> Self {
+        Self { entries: self.entries.iter().filter(|entry| entry.hook != hook).cloned().collect() }
+    }
+
+    fn store(&mut self, hook: &str, change: &ValuesChange) {
+        let below = format!("{}/", change.pointer);
+        self.entries
+            .retain(|entry| entry.change.pointer != change.pointer && !entry.change.pointer.starts_with(&below));
+        self.entries.push(Patch { hook: hook.to_owned(), change: change.clone() });
+    }
+
+    /// Applies all of them to the layers below. What has no parent any more is left out.
+    fn apply(&self, document: &mut Value) {
+        for entry in &self.entries {
+            let Patch { change: ValuesChange { pointer, value }, .. } = entry;
+            let Some((parent, key)) = segments(pointer).and_then(|mut path| path.pop().map(|key| (path, key))) else {
+                continue;
+            };
+            let Some(Value::Object(parent)) = descend(document, &parent) else { continue };
+            match value {
+                Some(value) => {
+                    parent.insert(key, value.clone());
+                }
+                None => {
+                    parent.remove(&key);
+                }
+            }
+        }
+    }
+
+    /// Drops removals of what is not there without them: a hook that adds and removes a key per object would otherwise
+    /// leave a trace of each for ever.
+    fn compact(&mut self, base: &Value) {
+        let mut document = base.clone();
+        self.entries.retain(|entry| {
+            let one = Self { entries: vec![entry.clone()] };
+            let needed = entry.change.value.is_some() || document.pointer(&entry.change.pointer).is_some();
+            if needed {
+                one.apply(&mut document);
+            }
+            needed
+        });
+    }
+}
+
+fn descend<'v>(document: &'v mut Value, path: &[String]) -> Option<&'v mut Value> {
+    path.iter().try_fold(document, |node, segment| node.as_object_mut()?.get_mut(segment))
+}
+
+/// The documents that hooks and templates see.
+#[derive(Debug, Clone, PartialEq)]
+pub struct Computed {
+    /// The effective settings: what the user wrote, with defaults.
+    pub settings: Arc<Value>,
+    /// The values.
+    pub values: Arc<Value>,
+    /// `sha256:…` of the values.
+    pub digest: String,
+    /// `sha256:…` of the effective settings.
+    pub settings_digest: String,
+}
+
+/// Computes and checks both documents.
+///
+/// `settings` is what the user wrote (`null` counts as nothing); `previous` are the documents before, for rules that
+/// compare, unless the package has changed since; `values_bytes` bounds the values as JSON text.
+///
+/// # Errors
+/// All violations, or those of the settings alone if there are any: everything else follows from them.
+pub fn compute(
+    package: &Package,
+    settings: &Value,
+    patches: &Patches,
+    previous: Option<&Computed>,
+    values_bytes: u64,
+) -> Result<Computed, Vec<Problem>> {
+    let settings = effective_settings(package, settings, previous.map(|previous| &*previous.settings))?;
+    let mut values = base(package, &settings);
+    patches.apply(&mut values);
+    check(package, &values, previous.map(|previous| &*previous.values), values_bytes)?;
+    Ok(computed(Arc::new(settings), values))
+}
+
+/// What the user wrote, with defaults, checked. `previous` are the effective settings before.
+///
+/// # Errors
+/// All violations.
+pub fn effective_settings(
+    package: &Package,
+    settings: &Value,
+    previous: Option<&Value>,
+) -> Result<Value, Vec<Problem>> {
+    let mut settings = match settings {
+        Value::Null => Value::Object(Map::new()),
+        Value::Object(_) => settings.clone(),
+        other => {
+            return Err(vec![Problem::new("BadType", SETTINGS, "", format!("must be an object, not {}", kind(other)))]);
+        }
+    };
+    let Some(schema) = &package.settings_schema else {
+        return match settings.as_object().and_then(|settings| settings.keys().next()) {
+            None => Ok(settings),
+            Some(_) => Err(vec![
+                Problem::new("SettingsWithoutSchema", SETTINGS, "", "the package has no schema of settings")
+                    .hint("remove the settings, or add openapi/settings.yaml to the package"),
+            ]),
+        };
+    };
+    schema.fill_defaults(&mut settings);
+    schema.validate(SETTINGS, &settings, previous)?;
+    if let Some(previous) = previous {
+        schema.check_immutable(SETTINGS, previous, &settings)?;
+    }
+    Ok(settings)
+}
+
+/// All layers but the changes by hooks.
+fn base(package: &Package, settings: &Value) -> Value {
+    let mut values = Value::Object(package.static_values.clone());
+    merge(&mut values, settings);
+    if let Some(schema) = &package.values_schema {
+        schema.fill_defaults(&mut values);
+    }
+    values
+}
+
+/// Merges objects, and replaces everything else.
+fn merge(below: &mut Value, above: &Value) {
+    match (below, above) {
+        (Value::Object(below), Value::Object(above)) => {
+            for (key, value) in above {
+                match below.get_mut(key) {
+                    Some(member) => merge(member, value),
+                    None => {
+                        below.insert(key.clone(), value.clone());
+                    }
+                }
+            }
+        }
+        (below, above) => *below = above.clone(),
+    }
+}
+
+fn check(package: &Package, values: &Value, old: Option<&Value>, values_bytes: u64) -> Result<(), Vec<Problem>> {
+    let bytes = values.to_string().len() as u64;
+    if bytes > values_bytes {
+        let message = format!("the document has {bytes} bytes, which is more than {values_bytes}");
+        let problem = Problem::new("ValuesTooLarge", VALUES, "", message);
+        return Err(vec![problem.hint("keep large data in objects of the cluster and their names in the values")]);
+    }
+    match &package.values_schema {
+        Some(schema) => schema.validate(VALUES, values, old),
+        None => Ok(()),
+    }
+}
+
+fn computed(settings: Arc<Value>, values: Value) -> Computed {
+    Computed { digest: digest(&values), settings_digest: digest(&settings), settings, values: Arc::new(values) }
+}
+
+/// `sha256:…` of a document; keys are sorted, so equal documents have equal digests.
+#[must_use]
+pub fn digest(document: &Value) -> String {
+    hex(&Sha256::digest(document.to_string().as_bytes()))
+}
+
+/// The values of one application: package, settings and changes by hooks, and what comes of them.
+///
+/// It is never changed; each change gives the next one or is refused as a whole.
+#[derive(Debug, Clone)]
+pub struct Values {
+    package: Arc<Package>,
+    settings: Value,
+    patches: Patches,
+    computed: Computed,
+    values_bytes: u64,
+}
+
+impl Values {
+    /// The values of a package for settings of a user.
+    ///
+    /// # Errors
+    /// As [`compute`].
+    pub fn new(
+        package: Arc<Package>,
+        settings: Value,
+        patches: Patches,
+        previous: Option<&Computed>,
+        values_bytes: u64,
+    ) -> Result<Self, Vec<Problem>> {
+        let computed = compute(&package, &settings, &patches, previous, values_bytes)?;
+        Ok(Self { package, settings, patches, computed, values_bytes })
+    }
+
+    /// The documents.
+    #[must_use]
+    pub fn computed(&self) -> &Computed {
+        &self.computed
+    }
+
+    /// What hooks have changed.
+    #[must_use]
+    pub fn patches(&self) -> &Patches {
+        &self.patches
+    }
+
+    /// The same with other settings of the user. What hooks have changed stays.
+    ///
+    /// # Errors
+    /// As [`compute`].
+    pub fn with_settings(&self, settings: Value) -> Result<Self, Vec<Problem>> {
+        let patches = self.patches.clone();
+        Self::new(Arc::clone(&self.package), settings, patches, Some(&self.computed), self.values_bytes)
+    }
+
+    /// The same after the changes of one run of a hook, in their order.
+    ///
+    /// # Errors
+    /// Changes that are malformed, touch a setting, an element of a list, or something without a parent; a document
+    /// that is too large or violates the schema. Nothing is accepted then.
+    pub fn apply_changes(&self, hook: &str, changes: &[ValuesChange]) -> Result<Self, Vec<Problem>> {
+        if changes.is_empty() {
+            return Ok(self.clone());
+        }
+        let mut problems: Vec<Problem> = changes.iter().filter_map(|change| self.refuse(change)).collect();
+        if !problems.is_empty() {
+            return Err(problems);
+        }
+        let mut values = Value::clone(&self.computed.values);
+        let mut patches = self.patches.clone();
+        for change in changes {
+            if let Err(problem) = apply(&mut values, change) {
+                problems.push(problem);
+            } else {
+                patches.store(hook, change);
+            }
+        }
+        if !problems.is_empty() {
+            return Err(problems);
+        }
+        // The settings have been checked, and so have the layers below the changes.
+        let base = base(&self.package, &self.computed.settings);
+        patches.compact(&base);
+        if patches.entries.len() > CHANGES_MAX {
+            let message = format!("hooks have changed more than {CHANGES_MAX} places");
+            let problem = Problem::new("TooManyChanges", VALUES, "", message);
+            return Err(vec![problem.hint("set one object in place of its members")]);
+        }
+        let computed = if values == *self.computed.values {
+            self.computed.clone()
+        } else {
+            check(&self.package, &values, Some(&self.computed.values), self.values_bytes)?;
+            computed(Arc::clone(&self.computed.settings), values)
+        };
+        Ok(Self {
+            package: Arc::clone(&self.package),
+            settings: self.settings.clone(),
+            patches,
+            computed,
+            values_bytes: self.values_bytes,
+        })
+    }
+
+    /// Why a change cannot be made whatever the document is.
+    fn refuse(&self, change: &ValuesChange) -> Option<Problem> {
+        let at = |reason: &str, message: String| Problem::new(reason, VALUES, &change.pointer, message);
+        let Some(path) = segments(&change.pointer).filter(|path| path.len() <= POINTER_SEGMENTS) else {
+            let message =
+                format!("{:?} is no JSON pointer of up to {POINTER_SEGMENTS} segments", shortened(&change.pointer));
+            return Some(at("BadPointer", message).hint("for example /internal/password, with ~1 for / and ~0 for ~"));
+        };
+        let Some(root) = path.first() else {
+            return Some(at("BadPointer", "the whole document cannot be changed".to_owned()));
+        };
+        let declared = self.package.settings_schema.as_ref().is_some_and(|schema| schema.properties().contains(root));
+        if declared || self.computed.settings.get(root).is_some() {
+            let message = format!("'{root}' is a setting of the user, which a hook cannot change");
+            return Some(at("SettingOverridden", message).hint(format!(
+                "set a value of your own, for example /internal/{root}, declare it in openapi/values.yaml, and let \
+                 templates choose"
+            )));
+        }
+        None
+    }
+}
+
+fn shortened(text: &str) -> String {
+    text.chars().take(100).collect()
+}
+
+/// Applies one change strictly.
+fn apply(values: &mut Value, change: &ValuesChange) -> Result<(), Problem> {
+    let at = |reason: &str, message: String| Problem::new(reason, VALUES, &change.pointer, message);
+    let mut path = segments(&change.pointer).unwrap_or_default();
+    let Some(key) = path.pop() else {
+        return Err(at("BadPointer", "the whole document cannot be changed".to_owned()));
+    };
+    let parent = parent(values, &path).map_err(|why| match why {
+        NoParent::List => at("ListElement", "elements of a list cannot be changed one by one".to_owned())
+            .hint("set the list as a whole: changes of several runs could not be put together otherwise"),
+        NoParent::Missing => at("ParentMissing", "the object that it would be in does not exist".to_owned())
+            .hint("set the parent first, or give it a default in openapi/values.yaml"),
+    })?;
+    match &change.value {
+        Some(value) => {
+            parent.insert(key, value.clone());
+            Ok(())
+        }
+        None => match parent.remove(&key) {
+            Some(_) => Ok(()),
+            None => Err(at("NothingToRemove", "there is nothing to remove".to_owned())
+                .hint("ask for the value before removing it")),
+        },
+    }
+}
+
+enum NoParent {
+    List,
+    Missing,
+}
+
+fn parent<'v>(values: &'v mut Value, path: &[String]) -> Result<&'v mut Map<String, Value>, NoParent> {
+    let mut node = values;
+    for segment in path {
+        node = match node {
+            Value::Object(members) => members.get_mut(segment).ok_or(NoParent::Missing)?,
+            Value::Array(_) => return Err(NoParent::List),
+            _ => return Err(NoParent::Missing),
+        };
+    }
+    match node {
+        Value::Object(members) => Ok(members),
+        Value::Array(_) => Err(NoParent::List),
+        _ => Err(NoParent::Missing),
+    }
+}
+
+/// A kind of objects that are purged after an application was deleted.
+#[derive(Debug, Clone, PartialEq, Eq, PartialOrd, Ord, Serialize, Deserialize)]
+pub struct OrphanKind {
+    /// Kind of the objects.
+    pub kind: String,
+    /// Their group; `None` for every group that serves the kind at that version.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub group: Option<String>,
+    /// Their version.
+    pub version: String,
+}
+
+/// Reads `orphanResources` of the values; nothing if it is absent.
+///
+/// # Errors
+/// The first entry that is malformed.
+pub fn orphan_kinds(values: &Value) -> Result<Vec<OrphanKind>, Problem> {
+    let pointer = format!("/{ORPHAN_RESOURCES}");
+    let bad = |pointer: &str, message: String| {
+        Problem::new("BadOrphanResources", VALUES, pointer, message)
+            .hint("write a list of {kind: Job, version: batch/v1}")
+    };
+    let list = match values.get(ORPHAN_RESOURCES) {
+        None | Some(Value::Null) => return Ok(Vec::new()),
+        Some(Value::Array(list)) => list,
+        Some(other) => return Err(bad(&pointer, format!("must be a list, not {}", kind(other)))),
+    };
+    if list.len() > ORPHAN_KINDS_MAX {
+        return Err(bad(&pointer, format!("has more than {ORPHAN_KINDS_MAX} entries")));
+    }
+    let mut kinds = BTreeSet::new();
+    for (index, entry) in list.iter().enumerate() {
+        let pointer = format!("{pointer}/{index}");
+        let Some(object) = entry.as_object() else {
+            return Err(bad(&pointer, format!("must be an object, not {}", kind(entry))));
+        };
+        if let Some(key) = object.keys().find(|key| !matches!(key.as_str(), "kind" | "version")) {
+            return Err(bad(&pointer, format!("the key '{}' is not known", shortened(key))));
+        }
+        let text = |key: &str| object.get(key).and_then(Value::as_str).unwrap_or_default();
+        let gvk = crate::identity::Gvk::parse(text("version"), text("kind"))
+            .map_err(|error| bad(&pointer, error.to_string()))?;
+        let group = text("version").contains('/').then_some(gvk.group);
+        kinds.insert(OrphanKind { kind: gvk.kind, group, version: gvk.version });
+    }
+    Ok(kinds.into_iter().collect())
+}
+
+#[cfg(test)]
+mod tests;
