@@ -1,0 +1,120 @@
+//! Wiring: the one place that names every crate.
+
+use std::ffi::OsString;
+use std::path::{Path, PathBuf};
+
+use barbless_cluster::Cluster;
+use barbless_devcluster::DevCluster;
+use barbless_sandbox::{Compiler, Config, Sandbox};
+use tower::ServiceBuilder;
+
+use crate::cli::{Cli, Command};
+use crate::report::{Exit, Report};
+use crate::{build, dev, inspect, render, telemetry};
+
+/// Does what was typed.
+///
+/// # Errors
+/// A report for the user.
+pub fn run(cli: Cli) -> Result<Exit, Report> {
+    // The child of the sandbox has nothing but its standard streams.
+    if matches!(cli.command, Command::CompileComponent) {
+        return Ok(Exit::Code(barbless_sandbox::compile_main()));
+    }
+    telemetry::start(&cli.log_level, cli.log_format)?;
+    match cli.command {
+        Command::Dev(args) => runtime()?.block_on(dev::run(&args)),
+        Command::Build(args) => build::command(&args),
+        Command::Render(args) => render::command(&args),
+        Command::Inspect(args) => runtime()?.block_on(inspect::command(&args)),
+        Command::Crds => crds(),
+        // Done above, before anything is started.
+        Command::CompileComponent => Ok(Exit::Ok),
+    }
+}
+
+fn runtime() -> Result<tokio::runtime::Runtime, Report> {
+    tokio::runtime::Builder::new_multi_thread()
+        .enable_all()
+        .build()
+        .map_err(|error| Report::new("InternalError", format!("starting the runtime: {error}")))
+}
+
+/// A sandbox whose compiler is this program again, as a child with nothing but its standard streams.
+///
+/// # Errors
+/// If the engine or the cache folder cannot be set up.
+pub fn sandbox(cache: Option<PathBuf>) -> Result<Sandbox, Report> {
+    let program = std::env::current_exe()
+        .map_err(|error| Report::new("InternalError", format!("finding the path of this program: {error}")))?;
+    sandbox_with(program, cache)
+}
+
+/// The same with another program that has the hidden command.
+///
+/// # Errors
+/// If the engine or the cache folder cannot be set up.
+pub fn sandbox_with(program: PathBuf, cache: Option<PathBuf>) -> Result<Sandbox, Report> {
+    let mut config = Config::new(Compiler::Child { program, args: vec![OsString::from("compile-component")] });
+    config.cache = cache;
+    Sandbox::new(config).map_err(|error| Report::of(error.reason(), &error).hint(error.hint()))
+}
+
+/// Where compiled components are kept unless a data folder is given: the user's cache folder, if there is one.
+#[must_use]
+pub fn default_cache() -> Option<PathBuf> {
+    let set = |name: &str| std::env::var_os(name).filter(|value| !value.is_empty()).map(PathBuf::from);
+    let base = set("XDG_CACHE_HOME").or_else(|| set("HOME").map(|home| home.join(".cache")))?;
+    Some(base.join("barbless").join("components"))
+}
+
+/// A client of the API in this process.
+#[must_use]
+pub fn client_of(devcluster: &DevCluster) -> kube::Client {
+    let service = ServiceBuilder::new()
+        .map_request(|request: axum::http::Request<kube::client::Body>| request.map(axum::body::Body::new))
+        .service(devcluster.router());
+    kube::Client::new(service, "default")
+}
+
+fn crds() -> Result<Exit, Report> {
+    let mut text = String::new();
+    for crd in barbless_cluster::crds() {
+        text.push_str("---\n");
+        text.push_str(&yaml(&crd)?);
+    }
+    print(&text)?;
+    Ok(Exit::Ok)
+}
+
+/// A document as YAML.
+///
+/// # Errors
+/// If it cannot be written as YAML.
+pub(crate) fn yaml(document: &impl serde::Serialize) -> Result<String, Report> {
+    serde_saphyr::to_string(document).map_err(|error| Report::new("InternalError", format!("writing YAML: {error}")))
+}
+
+/// Reads a YAML or JSON file of a user.
+///
+/// # Errors
+/// If it cannot be read, or is neither.
+pub(crate) fn read_document(path: &Path) -> Result<serde_json::Value, Report> {
+    const BYTES: u64 = 4 * 1024 * 1024;
+    let place = path.display().to_string();
+    let bytes = crate::bundle::read_bounded(path, BYTES).map_err(|report| report.at(place.clone()))?;
+    let text = String::from_utf8(bytes).map_err(|error| Report::new("NotUtf8", error.to_string()).at(place.clone()))?;
+    serde_saphyr::from_str(&text).map_err(|error| Report::new("BadYaml", error.to_string()).at(place))
+}
+
+/// Writes data to standard output.
+///
+/// # Errors
+/// If standard output is closed.
+pub(crate) fn print(text: &str) -> Result<(), Report> {
+    use std::io::Write as _;
+    let mut out = std::io::stdout().lock();
+    out.write_all(text.as_bytes())
+        .and_then(|()| out.flush())
+        .map_err(|error| Report::new("OutputClosed", format!("writing to standard output: {error}")))
+}

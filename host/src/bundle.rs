@@ -1,0 +1,165 @@
+//! Reads a package from a folder: the files that belong to a bundle, bounded, and no link followed.
+
+use std::fs;
+use std::io::Read as _;
+use std::path::{Path, PathBuf};
+
+use barbless_domain::event::Failure;
+use barbless_domain::package::PackageSource;
+use futures::future::BoxFuture;
+
+use crate::driver::instance::Bundles;
+use crate::report::Report;
+
+/// Bytes of one file of a package; a component is bounded again by the sandbox.
+const FILE_BYTES: u64 = 32 * 1024 * 1024;
+/// Bytes of a whole package.
+const PACKAGE_BYTES: u64 = 256 * 1024 * 1024;
+/// Folders below each other.
+const DEPTH: usize = 16;
+
+/// Packages in a folder of this machine: one folder, one version.
+#[derive(Debug, Clone)]
+pub struct Folder {
+    path: PathBuf,
+}
+
+impl Folder {
+    /// The package in this folder.
+    #[must_use]
+    pub fn new(path: &Path) -> Self {
+        Self { path: path.to_owned() }
+    }
+}
+
+impl Bundles for Folder {
+    fn fetch<'a>(&'a self, _version: &'a str) -> BoxFuture<'a, Result<PackageSource, Failure>> {
+        let path = self.path.clone();
+        Box::pin(async move {
+            match tokio::task::spawn_blocking(move || read(&path)).await {
+                Ok(source) => source.map_err(Failure::from),
+                Err(error) => Err(Failure::new("InternalError", format!("reading the package: {error}"))),
+            }
+        })
+    }
+}
+
+/// Whether a path belongs to a bundle: sources of hooks, hidden files and what compilers leave do not.
+fn belongs(path: &str) -> bool {
+    match path.split_once('/') {
+        None => path != "dev.yaml",
+        Some(("hooks", rest)) => rest.ends_with(".wasm") && !rest.contains('/'),
+        Some((first, _)) => first != "target",
+    }
+}
+
+/// Reads the files of a package.
+///
+/// # Errors
+/// If the folder is none, a file cannot be read, or a bound is exceeded.
+pub fn read(folder: &Path) -> Result<PackageSource, Report> {
+    let shown = folder.display().to_string();
+    if !folder.is_dir() {
+        return Err(Report::new("PackageNotFound", "there is no such folder")
+            .at(shown)
+            .hint("give the folder that holds package.yaml")
+            .exit(crate::report::Exit::NotFound));
+    }
+    let mut source = PackageSource::new();
+    let mut bytes_left = PACKAGE_BYTES;
+    let mut open: Vec<(PathBuf, String, usize)> = vec![(folder.to_owned(), String::new(), 0)];
+    while let Some((at, prefix, depth)) = open.pop() {
+        let failed = |error: &std::io::Error| Report::new("PackageUnreadable", error.to_string()).at(at.display().to_string());
+        for entry in fs::read_dir(&at).map_err(|error| failed(&error))? {
+            let entry = entry.map_err(|error| failed(&error))?;
+            let path = entry.path();
+            let place = path.display().to_string();
+            let Some(name) = entry.file_name().to_str().map(str::to_owned) else {
+                return Err(Report::new("BadPath", "the name is not UTF-8").at(place));
+            };
+            let inner = if prefix.is_empty() { name.clone() } else { format!("{prefix}/{name}") };
+            // `.helmignore` is part of a chart; other hidden files are somebody's own.
+            if name.starts_with('.') && name != ".helmignore" {
+                continue;
+            }
+            let kind = entry.file_type().map_err(|error| failed(&error))?;
+            if kind.is_dir() {
+                if inner.starts_with("hooks/") || inner == "target" {
+                    continue;
+                }
+                if depth >= DEPTH {
+                    return Err(Report::new("PackageTooDeep", format!("more than {DEPTH} folders below each other")).at(place));
+                }
+                open.push((path, inner, depth + 1));
+            } else if !belongs(&inner) {
+                // Not part of the bundle.
+            } else if kind.is_symlink() {
+                return Err(Report::new("PackageLink", "a package must not contain links")
+                    .at(place)
+                    .hint("replace the link by the file that it leads to"));
+            } else if kind.is_file() {
+                let bytes = read_bounded(&path, FILE_BYTES.min(bytes_left)).map_err(|report| report.at(place.clone()))?;
+                bytes_left = bytes_left.saturating_sub(bytes.len() as u64);
+                source.insert(&inner, bytes).map_err(|problem| Report::new(&problem.reason, problem.to_string()))?;
+            } else {
+                return Err(Report::new("PackageOddFile", "neither a file nor a folder").at(place));
+            }
+        }
+    }
+    Ok(source)
+}
+
+/// Reads a file of at most so many bytes.
+///
+/// # Errors
+/// If it cannot be read, or is larger.
+pub fn read_bounded(path: &Path, most: u64) -> Result<Vec<u8>, Report> {
+    let unreadable = |error: std::io::Error| {
+        let exit = match error.kind() {
+            std::io::ErrorKind::NotFound => crate::report::Exit::NotFound,
+            _ => crate::report::Exit::Failed,
+        };
+        Report::new("FileUnreadable", error.to_string()).exit(exit)
+    };
+    let file = fs::File::open(path).map_err(unreadable)?;
+    let mut bytes = Vec::new();
+    file.take(most.saturating_add(1)).read_to_end(&mut bytes).map_err(unreadable)?;
+    if bytes.len() as u64 > most {
+        return Err(Report::new("FileTooLarge", format!("larger than {most} bytes")));
+    }
+    Ok(bytes)
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn the_bundle_has_components_and_templates_but_no_sources() {
+        let folder = tempfile::tempdir().unwrap();
+        let write = |path: &str| {
+            let path = folder.path().join(path);
+            fs::create_dir_all(path.parent().unwrap()).unwrap();
+            fs::write(path, "x").unwrap();
+        };
+        for path in ["package.yaml", "dev.yaml", "templates/a/b.yaml", "hooks/h.wasm", "hooks/h/src/lib.rs", ".git/x", "openapi/values.yaml"] {
+            write(path);
+        }
+        let source = read(folder.path()).unwrap();
+        let paths: Vec<&str> = source.iter().map(|(path, _)| path).collect();
+        assert_eq!(paths, ["hooks/h.wasm", "openapi/values.yaml", "package.yaml", "templates/a/b.yaml"]);
+    }
+
+    #[test]
+    fn links_are_refused() {
+        let folder = tempfile::tempdir().unwrap();
+        std::os::unix::fs::symlink("/etc/passwd", folder.path().join("package.yaml")).unwrap();
+        assert_eq!(read(folder.path()).unwrap_err().code, "PackageLink");
+    }
+
+    #[test]
+    fn a_missing_folder_is_not_found() {
+        let report = read(Path::new("/nowhere/at/all")).unwrap_err();
+        assert_eq!((report.code.as_str(), report.exit), ("PackageNotFound", crate::report::Exit::NotFound));
+    }
+}

@@ -1,0 +1,173 @@
+//! What was typed. Nothing is done here.
+
+use std::net::SocketAddr;
+use std::path::PathBuf;
+use std::time::Duration;
+
+use clap::{Args, Parser, Subcommand, ValueEnum};
+
+use crate::telemetry::LogFormat;
+
+/// Run the hooks of Kubernetes packages in a WebAssembly sandbox.
+#[derive(Debug, Parser)]
+#[command(name = "barbless", version, about, propagate_version = true)]
+#[command(after_help = "Exit codes: 0 done, 1 failed, 2 wrong usage, 3 a difference was found, 4 timed out, 5 not found, \
+                        6 denied, 7 checks failed, 130 interrupted.\nData goes to standard output, everything else to \
+                        standard error.")]
+pub struct Cli {
+    /// What is logged: a level, or levels by module such as `barbless=debug,warn`.
+    #[arg(long, global = true, env = "BARBLESS_LOG_LEVEL", default_value = "warn", value_name = "FILTER")]
+    pub log_level: String,
+    /// How log lines look.
+    #[arg(long, global = true, env = "BARBLESS_LOG_FORMAT", value_enum, default_value = "text")]
+    pub log_format: LogFormat,
+    /// What to do.
+    #[command(subcommand)]
+    pub command: Command,
+}
+
+/// What to do.
+#[derive(Debug, Subcommand)]
+pub enum Command {
+    /// Run a package with a Kubernetes API in this process; no cluster is needed.
+    Dev(Dev),
+    /// Build the hooks of a package: each crate in `hooks/` becomes a component `hooks/<name>.wasm`.
+    Build(Build),
+    /// Render the templates of a package or a Helm chart.
+    Render(Render),
+    /// Say what a component is: imports, hooks, what it asks for, digest and size.
+    Inspect(Inspect),
+    /// Print the custom resource definitions of the host as YAML.
+    Crds,
+    /// Compiles a component from standard input to standard output: the child process of the sandbox.
+    #[command(hide = true)]
+    CompileComponent,
+}
+
+/// How data is printed.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, ValueEnum)]
+pub enum Output {
+    /// For people.
+    Table,
+    /// One JSON document.
+    Json,
+    /// One YAML document.
+    Yaml,
+}
+
+/// `barbless dev`
+#[derive(Debug, Args)]
+pub struct Dev {
+    /// Folder of the package.
+    pub package: PathBuf,
+    /// Install, change a setting, delete, report, and end.
+    #[arg(long)]
+    pub once: bool,
+    /// Namespace of the application.
+    #[arg(short, long, env = "BARBLESS_NAMESPACE", default_value = "default")]
+    pub namespace: String,
+    /// Name of the application; the name of the package unless given.
+    #[arg(long)]
+    pub name: Option<String>,
+    /// Settings of the application (YAML or JSON file); those of `dev.yaml` unless given.
+    #[arg(long, value_name = "FILE")]
+    pub settings: Option<PathBuf>,
+    /// Grant just this (YAML file: `permissions`, optionally `interfaces`), not all that the package asks for.
+    #[arg(long, value_name = "FILE")]
+    pub grants: Option<PathBuf>,
+    /// Address of the Kubernetes API for kubectl; port 0 takes a free one.
+    #[arg(long, env = "BARBLESS_DEV_LISTEN", default_value = "127.0.0.1:0")]
+    pub listen: SocketAddr,
+    /// Keep the cluster and the run records in this folder.
+    #[arg(long, env = "BARBLESS_DATA_DIR", value_name = "DIR")]
+    pub data_dir: Option<PathBuf>,
+    /// How long installing, changing and deleting may take, each.
+    #[arg(long, default_value = "120s", value_parser = duration)]
+    pub timeout: Duration,
+    /// How the summary of --once is printed.
+    #[arg(short, long, value_enum, default_value = "table")]
+    pub output: Output,
+}
+
+/// `barbless build`
+#[derive(Debug, Args)]
+pub struct Build {
+    /// Folder of the package.
+    pub package: PathBuf,
+    /// Build even if nothing changed.
+    #[arg(long)]
+    pub force: bool,
+    /// The folder is no package: build each crate in it, with the components beside the crates.
+    #[arg(long)]
+    pub crates: bool,
+    /// Folder for what the compiler leaves behind, shared by all hooks.
+    #[arg(long, env = "BARBLESS_GUEST_TARGET_DIR", value_name = "DIR")]
+    pub target_dir: Option<PathBuf>,
+}
+
+/// `barbless render`
+#[derive(Debug, Args)]
+pub struct Render {
+    /// Folder of the package or chart.
+    pub package: PathBuf,
+    /// Settings of a package, or values of a chart (YAML or JSON files, later ones win).
+    #[arg(short = 'f', long = "values", value_name = "FILE")]
+    pub values: Vec<PathBuf>,
+    /// Namespace of the application.
+    #[arg(short, long, env = "BARBLESS_NAMESPACE", default_value = "default")]
+    pub namespace: String,
+    /// Name of the application or release; the name of the package unless given.
+    #[arg(long)]
+    pub name: Option<String>,
+    /// Version of Kubernetes that templates see.
+    #[arg(long, default_value = "v1.37.0")]
+    pub kube_version: String,
+}
+
+/// `barbless inspect`
+#[derive(Debug, Args)]
+pub struct Inspect {
+    /// The component.
+    pub component: PathBuf,
+    /// How it is printed.
+    #[arg(short, long, value_enum, default_value = "table")]
+    pub output: Output,
+    /// Do not run the component, not even to ask for its hooks: show what the file says of itself.
+    #[arg(long)]
+    pub no_run: bool,
+}
+
+/// `90`, `90s`, `2m`, `500ms`.
+fn duration(text: &str) -> Result<Duration, String> {
+    let (number, unit) = text.split_at(text.find(|c: char| !c.is_ascii_digit()).unwrap_or(text.len()));
+    let number: u64 = number.parse().map_err(|_| "it must begin with a number".to_owned())?;
+    let ms = match unit {
+        "ms" => 1,
+        "" | "s" => 1_000,
+        "m" => 60_000,
+        "h" => 3_600_000,
+        _ => return Err(format!("unknown unit '{unit}'; use ms, s, m or h")),
+    };
+    number.checked_mul(ms).map(Duration::from_millis).ok_or_else(|| "it is too long".to_owned())
+}
+
+#[cfg(test)]
+mod tests {
+    use clap::CommandFactory as _;
+
+    use super::*;
+
+    #[test]
+    fn the_command_line_is_well_formed() {
+        Cli::command().debug_assert();
+    }
+
+    #[test]
+    fn durations_have_units() {
+        assert_eq!(duration("90"), Ok(Duration::from_secs(90)));
+        assert_eq!(duration("2m"), Ok(Duration::from_secs(120)));
+        assert_eq!(duration("500ms"), Ok(Duration::from_millis(500)));
+        assert!(duration("ten").is_err());
+        assert!(duration("1d").is_err());
+    }
+}

@@ -1,0 +1,488 @@
+//! `barbless dev`: one package and a Kubernetes API in this process. Everything else is as on a cluster: the same loop,
+//! the same sandbox, the same objects over the same API.
+
+use std::collections::BTreeSet;
+use std::path::Path;
+use std::sync::Arc;
+use std::time::{Duration, Instant};
+
+use barbless_cluster::{ApplicationEvent, Cluster};
+use barbless_devcluster::DevCluster;
+use barbless_domain::grant::{Grant, Interface, Permission};
+use barbless_domain::identity::ApplicationId;
+use barbless_domain::operation::OperationResult;
+use barbless_domain::package::{MANIFEST, Manifest};
+use barbless_domain::pipeline::App;
+use barbless_domain::requirement::{Platform, parse_platform_version};
+use futures::StreamExt as _;
+use serde::{Deserialize, Serialize};
+use serde_json::{Map, Value, json};
+use tokio::sync::{broadcast, mpsc, watch};
+
+use crate::app;
+use crate::build;
+use crate::bundle::{self, Folder};
+use crate::cli::{Dev, Output};
+use crate::driver::instance::Grants;
+use crate::driver::{self, Handle, Instance, Services};
+use crate::notice::{Notice, Notices};
+use crate::report::{Exit, Report};
+use crate::runs::RunLog;
+use crate::ui::Ui;
+
+/// Version of Kubernetes that the API in this process is like.
+const KUBERNETES_VERSION: &str = "v1.37.0";
+/// How long the garbage of a deleted application may take to be collected.
+const COLLECTION: Duration = Duration::from_secs(15);
+
+/// `dev.yaml` beside `package.yaml`: what a user of the package would do. Not part of the bundle.
+#[derive(Debug, Default, Deserialize)]
+#[serde(default, deny_unknown_fields)]
+struct Script {
+    /// Settings of the application.
+    settings: Map<String, Value>,
+    /// Objects that are there before it.
+    objects: Vec<Value>,
+    /// What `--once` does once it is installed.
+    change: Change,
+}
+
+/// The change of `--once`.
+#[derive(Debug, Default, Deserialize)]
+#[serde(default, deny_unknown_fields)]
+struct Change {
+    /// Merged into the settings.
+    settings: Map<String, Value>,
+    /// Objects that are made then.
+    objects: Vec<Value>,
+}
+
+/// The summary of `--once`.
+#[derive(Debug, Serialize)]
+#[serde(rename_all = "camelCase")]
+struct Summary {
+    ok: bool,
+    application: String,
+    package: String,
+    version: String,
+    runs: usize,
+    failed_runs: usize,
+    operations: usize,
+    objects: usize,
+    changed_setting: bool,
+    leftovers: Vec<String>,
+    seconds: f64,
+    #[serde(skip_serializing_if = "Option::is_none")]
+    error: Option<Value>,
+}
+
+/// What is running.
+struct Session {
+    id: ApplicationId,
+    manifest: Manifest,
+    cluster: Cluster,
+    services: Arc<Services>,
+    handle: Handle,
+    notices: mpsc::Receiver<Notice>,
+    timeout: Duration,
+    /// Keeps the senders of platform facts and of the API alive.
+    _platform: watch::Sender<Platform>,
+}
+
+/// Runs the command.
+///
+/// # Errors
+/// A report for the user.
+pub async fn run(args: &Dev) -> Result<Exit, Report> {
+    let begun = Instant::now();
+    let mut ui = Ui::new(args.output != Output::Table);
+    build_hooks(&args.package, &ui)?;
+    let script = script(args)?;
+    let manifest = manifest(&args.package)?;
+    let name = args.name.clone().unwrap_or_else(|| default_name(&manifest.name));
+    let id = ApplicationId::new(&args.namespace, &name)
+        .map_err(|error| Report::new("BadName", error.to_string()).hint("give another --name or --namespace"))?;
+
+    let devcluster = start_devcluster(args).await?;
+    let server = devcluster
+        .serve(args.listen)
+        .await
+        .map_err(|error| Report::of("ListenFailed", &error).hint("give another --listen address, or port 0"))?;
+    ui.heading(&format!("{id}: package {} {}", manifest.name, manifest.version));
+    ui.heading(&format!("│  kubectl --server=http://{} -n {} get all", server.local_addr(), id.namespace()));
+
+    let cluster = Cluster::new(app::client_of(&devcluster));
+    prepare_cluster(&cluster, &id, &script).await?;
+    let before = everything(&cluster).await?;
+    let mut session = start(args, cluster, id, manifest, &script).await?;
+
+    let exit = if args.once {
+        let result = tokio::select! {
+            result = once(&mut session, &script, &mut ui) => result,
+            _ = tokio::signal::ctrl_c() => Err(Report::new("Interrupted", "stopped by the user").exit(Exit::Interrupted)),
+        };
+        let leftovers = match &result {
+            Ok(_) => leftovers(&session.cluster, &before).await?,
+            Err(_) => Vec::new(),
+        };
+        ui.finish();
+        summarise(args, &session, result, leftovers, begun)
+    } else {
+        let result = stay(&mut session, &mut ui).await;
+        ui.finish();
+        result
+    };
+    server.shutdown().await;
+    devcluster.stop().await;
+    exit
+}
+
+fn build_hooks(package: &Path, ui: &Ui) -> Result<(), Report> {
+    if !build::has_sources(package) {
+        return Ok(());
+    }
+    ui.heading("building hooks");
+    let target = std::env::var_os("BARBLESS_GUEST_TARGET_DIR").map(std::path::PathBuf::from);
+    for built in build::build_package(package, &build::Options { target_dir: target, ..build::Options::default() })? {
+        let how = if built.skipped { "up to date".to_owned() } else { format!("{:.1} s", built.seconds) };
+        ui.heading(&format!("├─ {} ({} bytes, {how})", built.component.display(), built.bytes));
+    }
+    Ok(())
+}
+
+fn script(args: &Dev) -> Result<Script, Report> {
+    let path = args.package.join("dev.yaml");
+    let mut script = if path.is_file() {
+        let document = app::read_document(&path)?;
+        serde_json::from_value(document).map_err(|error| {
+            Report::new("BadDevFile", error.to_string())
+                .at(path.display().to_string())
+                .hint("dev.yaml has settings, objects, and change with settings and objects")
+        })?
+    } else {
+        Script::default()
+    };
+    if let Some(path) = &args.settings {
+        script.settings = match app::read_document(path)? {
+            Value::Object(settings) => settings,
+            Value::Null => Map::new(),
+            _ => return Err(Report::new("BadSettings", "settings are an object").at(path.display().to_string())),
+        };
+    }
+    Ok(script)
+}
+
+fn manifest(package: &Path) -> Result<Manifest, Report> {
+    let source = bundle::read(package)?;
+    let Some(bytes) = source.get(MANIFEST) else {
+        return Err(Report::new("ManifestMissing", "there is no package.yaml")
+            .at(package.display().to_string())
+            .hint("give the folder of a package; a package begins with a package.yaml")
+            .exit(Exit::NotFound));
+    };
+    let text = String::from_utf8_lossy(bytes);
+    Manifest::parse(MANIFEST, &text).map_err(|problems| Report::from(driver::failure_of(&problems)))
+}
+
+/// The name of a package as the name of an application: it may be too long for one.
+fn default_name(package: &str) -> String {
+    package.chars().take(ApplicationId::NAME_MAX).collect::<String>().trim_end_matches('-').to_owned()
+}
+
+async fn start_devcluster(args: &Dev) -> Result<DevCluster, Report> {
+    let data_dir = match &args.data_dir {
+        Some(dir) => {
+            let dir = dir.join("cluster");
+            std::fs::create_dir_all(&dir)
+                .map_err(|error| Report::new("DataDirUnusable", error.to_string()).at(dir.display().to_string()))?;
+            Some(dir)
+        }
+        None => None,
+    };
+    let config = barbless_devcluster::Config { data_dir, ..barbless_devcluster::Config::default() };
+    DevCluster::start(config).await.map_err(|error| Report::of("DevClusterFailed", &error))
+}
+
+async fn prepare_cluster(cluster: &Cluster, id: &ApplicationId, script: &Script) -> Result<(), Report> {
+    let failed = |error: barbless_cluster::Error| Report::new(error.reason(), error.chain());
+    cluster.establish_crds().await.map_err(failed)?;
+    cluster.ensure_namespace(id.namespace()).await.map_err(failed)?;
+    make_objects(cluster, id, &script.objects).await
+}
+
+async fn make_objects(cluster: &Cluster, id: &ApplicationId, objects: &[Value]) -> Result<(), Report> {
+    for object in objects {
+        cluster
+            .apply_object("barbless-dev", id.namespace(), object)
+            .await
+            .map_err(|error| Report::new(error.reason(), error.chain()).at("dev.yaml"))?;
+    }
+    Ok(())
+}
+
+/// The grant file: `permissions` and optionally `interfaces`.
+#[derive(Debug, Deserialize)]
+#[serde(deny_unknown_fields)]
+struct GrantFile {
+    permissions: Vec<Permission>,
+    #[serde(default)]
+    interfaces: Option<BTreeSet<Interface>>,
+}
+
+fn grants(args: &Dev) -> Result<Grants, Report> {
+    let Some(path) = &args.grants else { return Ok(Grants::AsAsked) };
+    let document = app::read_document(path)?;
+    let file: GrantFile = serde_json::from_value(document).map_err(|error| {
+        Report::new("BadGrants", error.to_string())
+            .at(path.display().to_string())
+            .hint("a grant has permissions (as in package.yaml) and optionally interfaces")
+    })?;
+    let mut grant = Grant::with(file.permissions);
+    if let Some(mut interfaces) = file.interfaces {
+        interfaces.insert(Interface::PatchCollector);
+        grant.interfaces = interfaces;
+    }
+    Ok(Grants::Fixed(grant))
+}
+
+async fn start(
+    args: &Dev,
+    cluster: Cluster,
+    id: ApplicationId,
+    manifest: Manifest,
+    script: &Script,
+) -> Result<Session, Report> {
+    let grants = grants(args)?;
+    let cache = args.data_dir.as_ref().map(|dir| dir.join("components")).or_else(app::default_cache);
+    let sandbox = app::sandbox(cache)?;
+    let runs = match &args.data_dir {
+        Some(dir) => RunLog::open(dir).map_err(|error| Report::of("DataDirUnusable", &error))?,
+        None => RunLog::in_memory(),
+    };
+    let platform = Platform {
+        kubernetes_version: parse_platform_version(KUBERNETES_VERSION).ok(),
+        ..Platform::default()
+    };
+    let (platform, facts) = watch::channel(platform);
+    let notices = Notices::default();
+    let shown = forward(&notices);
+    let services = Arc::new(Services { cluster: cluster.clone(), sandbox, runs, notices, platform: facts });
+    let instance = Instance::new(id.clone(), Arc::new(Folder::new(&args.package)), grants);
+    let handle = driver::start(Arc::clone(&services), instance);
+    tokio::spawn(observe(cluster.clone(), id.clone(), handle.clone()));
+    cluster
+        .create_application(&id, &manifest.name, &manifest.version.to_string(), &Value::Object(script.settings.clone()))
+        .await
+        .map_err(|error| Report::new(error.reason(), error.chain()))?;
+    Ok(Session {
+        id,
+        manifest,
+        cluster,
+        services,
+        handle,
+        notices: shown,
+        timeout: args.timeout,
+        _platform: platform,
+    })
+}
+
+/// Notices of the one application, in a channel that says when it is behind.
+fn forward(notices: &Notices) -> mpsc::Receiver<Notice> {
+    let mut all = notices.subscribe();
+    let (sender, receiver) = mpsc::channel(1024);
+    tokio::spawn(async move {
+        loop {
+            let notice = match all.recv().await {
+                Ok((_, notice)) => notice,
+                Err(broadcast::error::RecvError::Lagged(lost)) => {
+                    Notice::Progress { text: format!("{lost} lines are not shown: the terminal is too slow") }
+                }
+                Err(broadcast::error::RecvError::Closed) => return,
+            };
+            if sender.send(notice).await.is_err() {
+                return;
+            }
+        }
+    });
+    receiver
+}
+
+/// Tells the loop what the `Application` says.
+async fn observe(cluster: Cluster, id: ApplicationId, handle: Handle) {
+    let events = cluster.watch_applications(Some(id.namespace().to_owned()));
+    let mut events = std::pin::pin!(events);
+    while let Some(event) = events.next().await {
+        match event {
+            ApplicationEvent::Applied(seen) if seen.id == id => {
+                if !seen.desired.deleting
+                    && let Err(error) = cluster.ensure_finalizer(&id).await
+                {
+                    tracing::warn!(application = %id, error = error.chain(), "the finalizer is not there yet");
+                }
+                handle.send(barbless_domain::event::Event::Observed(seen.desired)).await;
+            }
+            ApplicationEvent::Failed(message) => tracing::warn!(application = %id, message, "watching applications"),
+            _ => {}
+        }
+    }
+}
+
+/// Install, change, delete.
+async fn once(session: &mut Session, script: &Script, ui: &mut Ui) -> Result<bool, Report> {
+    let installed = |app: &App| app.is_idle() && app.status().summary.state == "Ready";
+    wait(session, ui, "installing", installed).await?;
+    let changes = !script.change.settings.is_empty() || !script.change.objects.is_empty();
+    if changes {
+        let generation = session.handle.state().status().observed_generation;
+        let wants_settings = !script.change.settings.is_empty();
+        ui.heading("changing");
+        make_objects(&session.cluster, &session.id, &script.change.objects).await?;
+        if wants_settings {
+            session
+                .cluster
+                .change_settings(&session.id, &Value::Object(script.change.settings.clone()))
+                .await
+                .map_err(|error| Report::new(error.reason(), error.chain()))?;
+        }
+        wait(session, ui, "changing", move |app| {
+            installed(app) && (!wants_settings || app.status().observed_generation > generation)
+        })
+        .await?;
+    }
+    ui.heading("deleting");
+    session.cluster.delete_application(&session.id).await.map_err(|error| Report::new(error.reason(), error.chain()))?;
+    wait(session, ui, "deleting", App::is_finished).await?;
+    Ok(!script.change.settings.is_empty())
+}
+
+/// Shows what happens until the application is as wanted. A failure that nobody means to repeat ends it.
+async fn wait(
+    session: &mut Session,
+    ui: &mut Ui,
+    what: &str,
+    holds: impl Fn(&App) -> bool,
+) -> Result<(), Report> {
+    let deadline = tokio::time::Instant::now() + session.timeout;
+    let handle = session.handle.clone();
+    let reached = handle.wait_for(holds);
+    let mut reached = std::pin::pin!(reached);
+    loop {
+        tokio::select! {
+            biased;
+            Some(notice) = session.notices.recv() => {
+                ui.notice(&notice);
+                if let Notice::Failed { failure, .. } = &notice
+                    && failure.retry_after_ms.is_none()
+                {
+                    return Err(Report::from(failure.clone()));
+                }
+            }
+            _ = &mut reached => {
+                // What was said before this moment is shown too.
+                while let Ok(notice) = session.notices.try_recv() {
+                    ui.notice(&notice);
+                }
+                return Ok(());
+            }
+            () = tokio::time::sleep_until(deadline) => {
+                let summary = session.handle.state().status().summary;
+                let message = format!("{what} did not end within {} s: {}: {}", session.timeout.as_secs(), summary.state, summary.message);
+                return Err(Report::new("TimedOut", message)
+                    .hint(if summary.tip.is_empty() { "give more time with --timeout".to_owned() } else { summary.tip })
+                    .exit(Exit::TimedOut));
+            }
+        }
+    }
+}
+
+/// Shows what happens until the user has enough.
+async fn stay(session: &mut Session, ui: &mut Ui) -> Result<Exit, Report> {
+    let handle = session.handle.clone();
+    let gone = handle.wait_for(App::is_finished);
+    let mut gone = std::pin::pin!(gone);
+    loop {
+        tokio::select! {
+            Some(notice) = session.notices.recv() => ui.notice(&notice),
+            _ = &mut gone => return Ok(Exit::Ok),
+            result = tokio::signal::ctrl_c() => {
+                result.map_err(|error| Report::new("InternalError", format!("waiting for Ctrl-C: {error}")))?;
+                return Ok(Exit::Ok);
+            }
+        }
+    }
+}
+
+/// All objects of the cluster that somebody made, as words.
+async fn everything(cluster: &Cluster) -> Result<BTreeSet<String>, Report> {
+    let all = cluster.list_everything().await.map_err(|error| Report::new(error.reason(), error.chain()))?;
+    // Events tell of the past, and endpoints follow services by themselves.
+    Ok(all.into_iter().filter(|object| object.gvk.kind != "Event").map(|object| object.to_string()).collect())
+}
+
+/// What is there now and was not before; the garbage collector gets its time.
+async fn leftovers(cluster: &Cluster, before: &BTreeSet<String>) -> Result<Vec<String>, Report> {
+    let deadline = Instant::now() + COLLECTION;
+    loop {
+        let now = everything(cluster).await?;
+        let left: Vec<String> = now.difference(before).cloned().collect();
+        if left.is_empty() || Instant::now() > deadline {
+            return Ok(left);
+        }
+        tokio::time::sleep(Duration::from_millis(50)).await;
+    }
+}
+
+fn summarise(
+    args: &Dev,
+    session: &Session,
+    result: Result<bool, Report>,
+    leftovers: Vec<String>,
+    begun: Instant,
+) -> Result<Exit, Report> {
+    let records = session.services.runs.of(&session.id.to_string());
+    let carried_out = |result: &OperationResult| matches!(result, OperationResult::Done | OperationResult::Unchanged);
+    let error = result.as_ref().err().map(|report| json!({"code": report.code, "message": report.message, "hint": report.hint}));
+    let ok = result.is_ok() && leftovers.is_empty();
+    let summary = Summary {
+        ok,
+        application: session.id.to_string(),
+        package: session.manifest.name.clone(),
+        version: session.manifest.version.to_string(),
+        runs: records.len(),
+        failed_runs: records.iter().filter(|record| !record.end.is_ok()).count(),
+        operations: records.iter().flat_map(|record| &record.operations).filter(|(_, result)| carried_out(result)).count(),
+        objects: session.handle.objects(),
+        changed_setting: matches!(result, Ok(true)),
+        leftovers,
+        seconds: begun.elapsed().as_secs_f64(),
+        error,
+    };
+    match args.output {
+        Output::Json => app::print(&format!("{}\n", serde_json::to_string(&summary).unwrap_or_default()))?,
+        Output::Yaml => app::print(&app::yaml(&summary)?)?,
+        Output::Table => app::print(&table(&summary))?,
+    }
+    let exit = match (&result, ok) {
+        (Err(report), _) => return Err(report.clone()),
+        (Ok(_), true) => Exit::Ok,
+        (Ok(_), false) => Exit::Failed,
+    };
+    Ok(exit)
+}
+
+fn table(summary: &Summary) -> String {
+    let mut table = comfy_table::Table::new();
+    table.load_preset(comfy_table::presets::NOTHING);
+    let mut row = |name: &str, value: String| {
+        table.add_row(vec![name.to_owned(), value]);
+    };
+    row("result", if summary.ok { "ok".to_owned() } else { "failed".to_owned() });
+    row("application", format!("{} ({} {})", summary.application, summary.package, summary.version));
+    row("hook runs", format!("{} ({} failed and were repeated)", summary.runs, summary.failed_runs));
+    row("operations of hooks", summary.operations.to_string());
+    row("objects of the release", summary.objects.to_string());
+    row("changed a setting", if summary.changed_setting { "yes".to_owned() } else { "no".to_owned() });
+    row("left in the cluster", if summary.leftovers.is_empty() { "nothing".to_owned() } else { summary.leftovers.join(", ") });
+    row("seconds", format!("{:.2}", summary.seconds));
+    format!("{table}\n")
+}

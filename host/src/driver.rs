@@ -1,0 +1,266 @@
+//! The loop of one application: take an event, ask the domain what to do, do it, feed the answer back.
+//!
+//! Each application has a task of its own and a bounded channel. An effect runs in a task of its own too, so a panic in
+//! one ends that effect and nothing else. Nothing here decides what happens next.
+
+use std::collections::BTreeMap;
+use std::sync::Arc;
+use std::sync::atomic::{AtomicUsize, Ordering};
+use std::time::{Duration, Instant};
+
+use barbless_domain::effect::Effect;
+use barbless_domain::event::{Answer, Event, Failure};
+use barbless_domain::pipeline::{self, App};
+use barbless_domain::queue::{Ticket, Time};
+use barbless_domain::status::Status;
+use tokio::sync::{mpsc, watch};
+use tokio_util::sync::CancellationToken;
+
+use crate::notice::Notice;
+
+mod bindings;
+mod hooks;
+pub mod instance;
+mod package;
+mod release;
+mod report;
+
+pub use instance::{Instance, Services};
+pub(crate) use package::failure_of;
+pub(crate) use release::{View, render_package};
+
+/// Events that wait for an application. A sender beyond that waits, and so do the watches behind it.
+const EVENTS: usize = 1024;
+/// Longest sleep without looking at the clock: the clock of the machine may jump.
+const SLEEP_MAX: Duration = Duration::from_secs(30);
+
+/// A running application.
+#[derive(Debug, Clone)]
+pub struct Handle {
+    events: mpsc::Sender<Event>,
+    state: watch::Receiver<Arc<App>>,
+    objects: Arc<AtomicUsize>,
+}
+
+impl Handle {
+    /// Tells the application of something that happened. Waits while too much is waiting already; does nothing once the
+    /// application is gone.
+    pub async fn send(&self, event: Event) {
+        let _ = self.events.send(event).await;
+    }
+
+    /// Its state now.
+    #[must_use]
+    pub fn state(&self) -> Arc<App> {
+        Arc::clone(&self.state.borrow())
+    }
+
+    /// How many objects the release had when it was applied last.
+    #[must_use]
+    pub fn objects(&self) -> usize {
+        self.objects.load(Ordering::Relaxed)
+    }
+
+    /// Waits until its state satisfies this. Nothing if the application is gone before.
+    pub async fn wait_for(&self, mut holds: impl FnMut(&App) -> bool) -> Option<Arc<App>> {
+        let mut state = self.state.clone();
+        state.wait_for(|app| holds(app)).await.ok().map(|app| Arc::clone(&app))
+    }
+}
+
+/// The moment of the machine's clock.
+#[must_use]
+pub fn now() -> Time {
+    let since = std::time::SystemTime::now().duration_since(std::time::UNIX_EPOCH).unwrap_or_default();
+    Time(u64::try_from(since.as_millis()).unwrap_or(u64::MAX))
+}
+
+/// Starts the loop of an application.
+#[must_use]
+pub fn start(services: Arc<Services>, instance: Instance) -> Handle {
+    let (events, inbox) = mpsc::channel(EVENTS);
+    let app = App::new(instance.id.clone());
+    let (state, shown) = watch::channel(Arc::new(app.clone()));
+    let (status, statuses) = watch::channel(None);
+    let objects = Arc::new(AtomicUsize::new(0));
+    let context = Arc::new(Context { services, instance, events: events.clone(), objects: Arc::clone(&objects) });
+    tokio::spawn(report::write_statuses(Arc::clone(&context), statuses));
+    let driver = Driver { context, app, inbox, state, status, flying: BTreeMap::new() };
+    tokio::spawn(driver.run());
+    Handle { events, state: shown, objects }
+}
+
+/// What performers of effects work with.
+struct Context {
+    services: Arc<Services>,
+    instance: Instance,
+    events: mpsc::Sender<Event>,
+    objects: Arc<AtomicUsize>,
+}
+
+impl Context {
+    fn notice(&self, notice: Notice) {
+        self.services.notices.send(&self.instance.id.to_string(), notice);
+    }
+}
+
+struct Driver {
+    context: Arc<Context>,
+    app: App,
+    inbox: mpsc::Receiver<Event>,
+    state: watch::Sender<Arc<App>>,
+    status: watch::Sender<Option<Status>>,
+    flying: BTreeMap<Ticket, CancellationToken>,
+}
+
+impl Driver {
+    async fn run(mut self) {
+        while !self.app.is_finished() {
+            let pause = self.app.wake().map_or(SLEEP_MAX, |at| {
+                Duration::from_millis(at.0.saturating_sub(now().0)).min(SLEEP_MAX)
+            });
+            let event = tokio::select! {
+                event = self.inbox.recv() => match event {
+                    Some(event) => event,
+                    None => return,
+                },
+                () = tokio::time::sleep(pause) => Event::Tick,
+            };
+            if let Event::Answered(ticket, _) = &event {
+                self.flying.remove(ticket);
+            }
+            let (app, effects) = pipeline::step(self.app, event, now());
+            self.app = app;
+            for effect in effects {
+                self.perform(effect);
+            }
+            self.state.send_replace(Arc::new(self.app.clone()));
+        }
+        self.context.instance.stop();
+    }
+
+    fn perform(&mut self, effect: Effect) {
+        match effect {
+            Effect::Cancel { ticket, cause } => {
+                tracing::debug!(application = %self.app.id(), ticket = ticket.0, cause = cause.as_str(), "cancelling");
+                if let Some(token) = self.flying.get(&ticket) {
+                    token.cancel();
+                }
+            }
+            Effect::WriteStatus(status) => {
+                self.context.notice(Notice::Status(status.clone()));
+                self.status.send_replace(Some(*status));
+            }
+            effect => {
+                let Some(ticket) = effect.ticket() else { return };
+                let token = CancellationToken::new();
+                self.flying.insert(ticket, token.clone());
+                tokio::spawn(answer(Arc::clone(&self.context), effect, ticket, token));
+            }
+        }
+    }
+}
+
+/// Performs an effect and sends its answer, whatever happens.
+async fn answer(context: Arc<Context>, effect: Effect, ticket: Ticket, token: CancellationToken) {
+    let what = words(&effect);
+    let shown = !matches!(effect, Effect::RunHook { .. } | Effect::PersistDeletion { .. } | Effect::CheckDrift { .. });
+    if shown {
+        context.notice(Notice::Began { what: what.clone() });
+    }
+    let starts_bindings = matches!(effect, Effect::StartBindings { .. });
+    let begun = Instant::now();
+    let work = tokio::spawn(act(Arc::clone(&context), effect, token));
+    let answer = work.await.unwrap_or_else(|error| {
+        tracing::error!(application = %context.instance.id, %error, "an effect ended in a panic: this is a bug of the host");
+        Answer::Failed(Failure::new("InternalError", format!("{what}: the host failed ({error})")))
+    });
+    match &answer {
+        Answer::Failed(failure) => context.notice(Notice::Failed { what, failure: failure.clone() }),
+        Answer::Cancelled => context.notice(Notice::Ended { what, ms: elapsed_ms(begun), outcome: "cancelled".into() }),
+        other if shown => {
+            context.notice(Notice::Ended { what, ms: elapsed_ms(begun), outcome: outcome(other) });
+        }
+        _ => {}
+    }
+    let started = starts_bindings && answer == Answer::Done;
+    let _ = context.events.send(Event::Answered(ticket, answer)).await;
+    if started {
+        bindings::open(&context).await;
+    }
+}
+
+fn elapsed_ms(begun: Instant) -> u64 {
+    u64::try_from(begun.elapsed().as_millis()).unwrap_or(u64::MAX)
+}
+
+async fn act(context: Arc<Context>, effect: Effect, token: CancellationToken) -> Answer {
+    let done = |result: Result<(), Failure>| match result {
+        Ok(()) => Answer::Done,
+        Err(failure) => Answer::Failed(failure),
+    };
+    match effect {
+        Effect::Deploy { version, .. } => done(package::deploy(&context, &version).await),
+        Effect::Load { version, .. } => package::load(&context, &version).await.map_or_else(Answer::Failed, Answer::Loaded),
+        Effect::Adopt { .. } => done(package::adopt(&context)),
+        Effect::CheckRequirements { .. } => Answer::Requirements(package::unmet_requirements(&context)),
+        Effect::Configure { settings, .. } => done(package::configure(&context, settings).await),
+        Effect::StartBindings { .. } => bindings::start(&context, &token).await,
+        Effect::StopBindings { .. } => {
+            bindings::stop(&context).await;
+            Answer::Done
+        }
+        Effect::RunHook { hook, trigger, attempt, .. } => hooks::run(&context, &hook, trigger, attempt, &token).await,
+        Effect::Render { maintenance, .. } => {
+            release::render(&context, maintenance).await.map_or_else(Answer::Failed, Answer::Rendered)
+        }
+        Effect::Apply { maintenance, .. } => release::apply(&context, maintenance, &token).await,
+        Effect::CheckDrift { .. } => release::missing(&context).await.map_or_else(Answer::Failed, Answer::Missing),
+        Effect::Uninstall { .. } => release::uninstall(&context, &token).await,
+        Effect::Purge { .. } => done(release::purge(&context).await),
+        Effect::Undeploy { .. } => done(package::undeploy(&context).await),
+        Effect::PersistDeletion { step, .. } => done(report::persist_deletion(&context, step).await),
+        Effect::RemoveFinalizer { .. } => done(report::remove_finalizer(&context).await),
+        // The loop does these itself.
+        Effect::Cancel { .. } | Effect::WriteStatus(_) => Answer::Done,
+    }
+}
+
+/// An effect in words.
+fn words(effect: &Effect) -> String {
+    match effect {
+        Effect::Deploy { version, .. } => format!("fetch package {version}"),
+        Effect::Load { version, .. } => format!("load package {version}"),
+        Effect::Adopt { .. } => "take the loaded package into use".to_owned(),
+        Effect::CheckRequirements { .. } => "check requirements".to_owned(),
+        Effect::Configure { .. } => "check settings".to_owned(),
+        Effect::StartBindings { .. } => "start schedules and watches".to_owned(),
+        Effect::StopBindings { .. } => "stop schedules and watches".to_owned(),
+        Effect::RunHook { hook, trigger, .. } => format!("hook '{hook}' ({})", trigger.as_str()),
+        Effect::Render { .. } => "render templates".to_owned(),
+        Effect::Apply { .. } => "apply objects".to_owned(),
+        Effect::CheckDrift { .. } => "look for missing objects".to_owned(),
+        Effect::Uninstall { .. } => "remove objects".to_owned(),
+        Effect::Purge { .. } => "delete orphans".to_owned(),
+        Effect::Undeploy { .. } => "forget package".to_owned(),
+        Effect::PersistDeletion { step, .. } => format!("write down deletion step {}", step.as_str()),
+        Effect::RemoveFinalizer { .. } => "remove finalizer".to_owned(),
+        Effect::Cancel { .. } => "cancel".to_owned(),
+        Effect::WriteStatus(_) => "write status".to_owned(),
+    }
+}
+
+fn outcome(answer: &Answer) -> String {
+    match answer {
+        Answer::Loaded(loaded) => format!("{} hooks", loaded.hooks.len()),
+        Answer::Requirements(unmet) if unmet.is_empty() => "all met".to_owned(),
+        Answer::Requirements(unmet) => unmet.join("; "),
+        Answer::Rendered(rendered) => match &rendered.released {
+            Some(last) if last.digest == rendered.digest && rendered.missing == 0 => "unchanged".to_owned(),
+            Some(_) => "changed".to_owned(),
+            None => "new".to_owned(),
+        },
+        Answer::Missing(count) => format!("{count} missing"),
+        _ => "done".to_owned(),
+    }
+}

@@ -1,0 +1,284 @@
+//! Watches and schedules of the hooks in force.
+//!
+//! A watch projects each object before it is kept and tells the application only of changes that count. What changes
+//! before the application knows that all bindings are synchronised is held back and told right after.
+
+use std::collections::BTreeMap;
+use std::sync::Arc;
+use std::time::Duration;
+
+use barbless_cluster::{WatchEvent, WatchSpec};
+use barbless_domain::event::{Answer, Event, Failure};
+use barbless_domain::grant::Scope;
+use barbless_domain::hook::{Change, KubernetesBinding, Projection};
+use barbless_domain::identity::Gvk;
+use barbless_domain::limits::CHANGES_PER_RUN;
+use barbless_domain::schedule::Schedule;
+use barbless_domain::snapshot::{self, Projected, SnapshotStore};
+use futures::StreamExt as _;
+use serde_json::Value;
+use tokio::sync::{oneshot, watch};
+use tokio::task::JoinSet;
+use tokio_util::sync::CancellationToken;
+
+use super::Context;
+use super::instance::LoadedPackage;
+
+/// How long all first lists together may take before the step fails with the names of the bindings that lack one.
+const SYNCHRONISATION: Duration = Duration::from_secs(60);
+
+/// The tasks of all bindings. They end when this is dropped.
+pub(super) struct Bindings {
+    tasks: JoinSet<()>,
+    open: watch::Sender<bool>,
+}
+
+struct Waiting {
+    name: String,
+    synced: oneshot::Receiver<()>,
+    problem: watch::Receiver<String>,
+}
+
+/// Starts everything and waits until every snapshot is there.
+pub(super) async fn start(context: &Arc<Context>, token: &CancellationToken) -> Answer {
+    stop(context).await;
+    let package = match context.instance.current() {
+        Ok(package) => package,
+        Err(failure) => return Answer::Failed(failure),
+    };
+    let (open, opened) = watch::channel(false);
+    let mut tasks = JoinSet::new();
+    let mut waiting = Vec::new();
+    let mut stores: BTreeMap<String, BTreeMap<String, SnapshotStore>> = BTreeMap::new();
+    for hook in &package.hooks {
+        for binding in hook.kubernetes() {
+            let store = SnapshotStore::new(binding);
+            stores.entry(hook.name.clone()).or_default().insert(binding.name.clone(), store);
+        }
+    }
+    context.instance.data().snapshots = stores;
+    for hook in &package.hooks {
+        for binding in hook.kubernetes() {
+            let spec = match watch_spec(context, binding).await {
+                Ok(spec) => spec,
+                Err(failure) => return Answer::Failed(failure),
+            };
+            let (tell, synced) = oneshot::channel();
+            let (problem, problems) = watch::channel(String::new());
+            waiting.push(Waiting { name: format!("{}/{}", hook.name, binding.name), synced, problem: problems });
+            let watched = Watched {
+                context: Arc::clone(context),
+                package: Arc::clone(&package),
+                hook: hook.name.clone(),
+                binding: binding.clone(),
+                problem,
+            };
+            tasks.spawn(watched.run(spec, tell, opened.clone()));
+        }
+    }
+    tasks.spawn(schedules(Arc::clone(context), Arc::clone(&package), opened));
+    let bindings = Bindings { tasks, open };
+    let deadline = tokio::time::Instant::now() + SYNCHRONISATION;
+    for Waiting { name, synced, problem } in waiting {
+        tokio::select! {
+            result = synced => if result.is_err() {
+                return Answer::Failed(Failure::new("InternalError", format!("the watch of binding '{name}' ended")));
+            },
+            () = token.cancelled() => return Answer::Cancelled,
+            () = tokio::time::sleep_until(deadline) => {
+                let why = problem.borrow().clone();
+                let why = if why.is_empty() { "the API server has not answered".to_owned() } else { why };
+                let message = format!("binding '{name}' is not synchronised: {why}");
+                return Answer::Failed(Failure::new("BindingNotSynchronised", message)
+                    .hint("is the kind served by this cluster, and may the host list it?"));
+            }
+        }
+    }
+    *context.instance.bindings.lock().await = Some(bindings);
+    Answer::Done
+}
+
+/// The application knows that the bindings are there: from now on it is told of changes.
+pub(super) async fn open(context: &Context) {
+    if let Some(bindings) = context.instance.bindings.lock().await.as_ref() {
+        bindings.open.send_replace(true);
+    }
+}
+
+/// Stops everything; returns when no task is left.
+pub(super) async fn stop(context: &Context) {
+    let bindings = context.instance.bindings.lock().await.take();
+    if let Some(Bindings { mut tasks, .. }) = bindings {
+        tasks.shutdown().await;
+    }
+    context.instance.data().snapshots.clear();
+}
+
+async fn watch_spec(context: &Context, binding: &KubernetesBinding) -> Result<WatchSpec, Failure> {
+    let gvk = Gvk::parse(&binding.api_version, &binding.kind)
+        .map_err(|error| Failure::new("BadBinding", error.to_string()))?;
+    // A kind that is not served yet is looked up again by the watch; until then it counts as namespaced, which only
+    // narrows what is seen.
+    let scope = context.services.cluster.resolve(&gvk).await.map_or(Scope::Namespaced, |resource| resource.scope);
+    Ok(WatchSpec {
+        gvk,
+        namespace: (scope == Scope::Namespaced).then(|| context.instance.id.namespace().to_owned()),
+        names: binding.name_selector.clone(),
+        labels: binding.label_selector.clone(),
+        fields: binding.field_selector.clone(),
+    })
+}
+
+struct Watched {
+    context: Arc<Context>,
+    package: Arc<LoadedPackage>,
+    hook: String,
+    binding: KubernetesBinding,
+    problem: watch::Sender<String>,
+}
+
+impl Watched {
+    async fn run(self, spec: WatchSpec, tell: oneshot::Sender<()>, mut opened: watch::Receiver<bool>) {
+        let mut tell = Some(tell);
+        let mut held: Vec<Change> = Vec::new();
+        let events = self.context.services.cluster.watch(spec);
+        let mut events = std::pin::pin!(events);
+        loop {
+            let is_open = *opened.borrow_and_update();
+            if is_open && !held.is_empty() {
+                self.tell(std::mem::take(&mut held)).await;
+            }
+            let event = tokio::select! {
+                event = events.next() => event,
+                changed = opened.changed(), if !is_open => match changed {
+                    Ok(()) => continue,
+                    Err(_) => return,
+                },
+            };
+            // The stream never ends by itself.
+            let Some(event) = event else { return };
+            let synced = matches!(event, WatchEvent::Synced(_));
+            held.extend(self.take(event).await);
+            let over = held.len().saturating_sub(CHANGES_PER_RUN);
+            held.drain(..over);
+            if synced && self.with_store(|store| store.is_synced()) == Some(true)
+                && let Some(tell) = tell.take()
+            {
+                // Nobody waits any more if the step was cancelled.
+                let _ = tell.send(());
+            }
+        }
+    }
+
+    async fn tell(&self, changes: Vec<Change>) {
+        let event = Event::ObjectsChanged { hook: self.hook.clone(), changes };
+        let _ = self.context.events.send(event).await;
+    }
+
+    fn with_store<T>(&self, act: impl FnOnce(&mut SnapshotStore) -> T) -> Option<T> {
+        let mut data = self.context.instance.data();
+        data.snapshots.get_mut(&self.hook)?.get_mut(&self.binding.name).map(act)
+    }
+
+    async fn take(&self, event: WatchEvent) -> Vec<Change> {
+        match event {
+            WatchEvent::Synced(objects) => {
+                let mut projected = Vec::with_capacity(objects.len());
+                for object in objects {
+                    match self.project(&object).await {
+                        Ok(one) => projected.push(one),
+                        Err(reason) => {
+                            self.filter_failed(&object, reason);
+                            return Vec::new();
+                        }
+                    }
+                }
+                self.with_store(|store| store.replace(projected)).unwrap_or_default()
+            }
+            WatchEvent::Applied(object) => match self.project(&object).await {
+                Ok(one) => self.with_store(|store| store.put(one)).flatten().into_iter().collect(),
+                Err(reason) => {
+                    self.filter_failed(&object, reason);
+                    Vec::new()
+                }
+            },
+            WatchEvent::Deleted(object) => {
+                let (namespace, name) = snapshot::key_of(&object);
+                self.with_store(|store| store.remove(&namespace, &name)).flatten().into_iter().collect()
+            }
+            WatchEvent::Failed { reason, message } => {
+                tracing::warn!(application = %self.context.instance.id, hook = self.hook, binding = self.binding.name,
+                    reason, message, "a watch is interrupted");
+                self.problem.send_replace(format!("{reason}: {message}"));
+                Vec::new()
+            }
+        }
+    }
+
+    fn filter_failed(&self, object: &Value, reason: String) {
+        let (namespace, name) = snapshot::key_of(object);
+        let reason = format!("the filter failed for {namespace}/{name}: {reason}");
+        tracing::warn!(application = %self.context.instance.id, hook = self.hook, binding = self.binding.name, reason,
+            "a binding is not synchronised");
+        self.problem.send_replace(reason.clone());
+        self.with_store(|store| store.fail(reason));
+    }
+
+    async fn project(&self, object: &Value) -> Result<Projected, String> {
+        let projection = match snapshot::project(&self.binding.filter, object) {
+            Some(projection) => projection,
+            None if self.binding.filter == Projection::Component => {
+                let component = self.package.components.get(&self.hook).ok_or("the component is gone")?;
+                component
+                    .prepared
+                    .project(&self.hook, &self.binding.name, object)
+                    .await
+                    .answer
+                    .map_err(|error| crate::report::chain(&error))?
+            }
+            None => return Err("jq programs are not supported yet".to_owned()),
+        };
+        let (namespace, name) = snapshot::key_of(object);
+        let object = self.binding.keep_full_objects.then(|| object.clone());
+        Ok(Projected { namespace, name, projection, object })
+    }
+}
+
+/// Tells the application of each schedule that is due.
+async fn schedules(context: Arc<Context>, package: Arc<LoadedPackage>, mut opened: watch::Receiver<bool>) {
+    let mut plans: Vec<(String, String, Schedule, Option<i64>)> = Vec::new();
+    for hook in &package.hooks {
+        for schedule in hook.schedules() {
+            match Schedule::parse(&schedule.crontab) {
+                Ok(parsed) => plans.push((hook.name.clone(), schedule.name.clone(), parsed, None)),
+                // Loading has checked it.
+                Err(error) => tracing::error!(hook = hook.name, %error, "a schedule that was valid is not any more"),
+            }
+        }
+    }
+    if plans.is_empty() || opened.wait_for(|open| *open).await.is_err() {
+        return;
+    }
+    let zone = jiff::tz::TimeZone::system();
+    let moment = || i64::try_from(super::now().0).unwrap_or(i64::MAX);
+    for (_, _, schedule, next) in &mut plans {
+        *next = schedule.next(moment(), &zone);
+    }
+    loop {
+        let Some(first) = plans.iter().filter_map(|(.., next)| *next).min() else { return };
+        let wait = u64::try_from(first.saturating_sub(moment())).unwrap_or(0);
+        // The clock may be set: a long wait looks at it again.
+        tokio::time::sleep(Duration::from_millis(wait).min(super::SLEEP_MAX)).await;
+        let reached = moment();
+        for (hook, schedule_name, schedule, next) in &mut plans {
+            if next.is_some_and(|at| at <= reached) {
+                // Missed times are made up for by one run.
+                *next = schedule.next(reached, &zone);
+                let event = Event::ScheduleDue { hook: hook.clone(), schedule: schedule_name.clone() };
+                if context.events.send(event).await.is_err() {
+                    return;
+                }
+            }
+        }
+    }
+}

@@ -1,0 +1,308 @@
+//! One run of a hook: input, sandbox, validation, operations, values, record.
+//!
+//! The order after a hook has returned is fixed: validate *all* of it, apply operations in order, commit values, then
+//! metrics. Any validation error means that nothing is applied. A run that fails applies only what it had marked
+//! `on_failure`, and that passes the same checks.
+
+use std::sync::Arc;
+
+use barbless_domain::event::{Answer, Failure};
+use barbless_domain::grant::{self, Request, Scope};
+use barbless_domain::hook::Trigger;
+use barbless_domain::identity::ObjectRef;
+use barbless_domain::limits::RECORD_INPUT_BYTES;
+use barbless_domain::operation::{Action, Operation, OperationResult};
+use barbless_domain::run::{RunEnd, RunInput, RunOutcome, RunRecord, SnapshotState};
+use serde_json::{Value, json};
+use sha2::{Digest as _, Sha256};
+use tokio_util::sync::CancellationToken;
+
+use super::Context;
+use super::instance::LoadedPackage;
+use crate::notice::Notice;
+
+/// Runs a hook and carries out what it asked for.
+pub(super) async fn run(
+    context: &Arc<Context>,
+    hook: &str,
+    trigger: Trigger,
+    attempt: u32,
+    token: &CancellationToken,
+) -> Answer {
+    let package = match context.instance.current() {
+        Ok(package) => package,
+        Err(failure) => return Answer::Failed(failure),
+    };
+    let Some(component) = package.components.get(hook).cloned() else {
+        return Answer::Failed(Failure::new("InternalError", format!("no component has a hook '{hook}'")));
+    };
+    let input = Arc::new(input(context, &package, hook, trigger, attempt));
+    let outcome = tokio::select! {
+        outcome = component.prepared.run(&input) => outcome,
+        // The store goes with the future; nothing of the run is kept.
+        () = token.cancelled() => return Answer::Cancelled,
+    };
+    // From here on the run is finished rather than stopped: operations are never left half-way by a newer wish.
+    let (results, verdict) = settle(context, &package, hook, &outcome).await;
+    let end = match &verdict {
+        Err(Refusal::Output(what)) => RunEnd::BadOutput { what: what.message.clone() },
+        Err(Refusal::Denied(what)) => RunEnd::Denied { what: what.message.clone() },
+        _ => outcome.end.clone(),
+    };
+    let record = record(context, &input, &component.digest, end, &outcome, results);
+    context.notice(Notice::Ran(Arc::new(record)));
+    match verdict {
+        Ok(values_changed) => Answer::HookRan { values_changed },
+        Err(Refusal::Run(failure) | Refusal::Output(failure) | Refusal::Denied(failure) | Refusal::Operation(failure)) => {
+            Answer::Failed(failure)
+        }
+    }
+}
+
+fn input(context: &Context, package: &LoadedPackage, hook: &str, trigger: Trigger, attempt: u32) -> RunInput {
+    let (values, settings) = context.instance.documents();
+    let mut seed = [0u8; 32];
+    // The system's generator has no failure that a program could do anything about; a seed of zeros would be worse
+    // than a panic, which ends this run only.
+    getrandom::fill(&mut seed).expect("the system's random number generator answers");
+    RunInput {
+        hook: hook.to_owned(),
+        trigger,
+        attempt,
+        dry_run: false,
+        instance: context.instance.identity(&package.package),
+        values,
+        settings,
+        snapshots: context.instance.snapshots_of(hook),
+        now_unix_ms: super::now().0,
+        seed,
+    }
+}
+
+/// Why a run comes to nothing.
+enum Refusal {
+    /// The hook itself failed.
+    Run(Failure),
+    /// What it gave back is not valid.
+    Output(Failure),
+    /// It asked for something that is not granted.
+    Denied(Failure),
+    /// The API server refused an operation.
+    Operation(Failure),
+}
+
+type Results = Vec<(Operation, OperationResult)>;
+
+/// Validates and carries out; the results of all operations, and whether values changed.
+async fn settle(
+    context: &Arc<Context>,
+    package: &LoadedPackage,
+    hook: &str,
+    outcome: &RunOutcome,
+) -> (Results, Result<bool, Refusal>) {
+    let failed = failure_of(hook, &outcome.end);
+    let wanted: Vec<Operation> =
+        outcome.operations.iter().filter(|operation| failed.is_none() || operation.on_failure).cloned().collect();
+    let skipped = |operations: &[Operation]| -> Results {
+        operations.iter().map(|operation| (operation.clone(), OperationResult::Skipped)).collect()
+    };
+    let mut checked = Vec::with_capacity(wanted.len());
+    for (index, operation) in wanted.iter().enumerate() {
+        match check(context, package, operation).await {
+            Ok(operation) => checked.push(operation),
+            Err(failure) => {
+                let failure = Failure { message: format!("hook '{hook}': operation {}: {}", index + 1, failure.message), ..failure };
+                // A run that failed already keeps its own error; the refusal is in the log.
+                if let Some(failed) = failed {
+                    tracing::warn!(application = %context.instance.id, hook, reason = failure.reason, failure.message, "an operation of a failed run is refused");
+                    return (skipped(&wanted), Err(Refusal::Run(failed)));
+                }
+                return (skipped(&wanted), Err(Refusal::Denied(failure)));
+            }
+        }
+    }
+    if failed.is_none()
+        && let Err(failure) = check_values(context, hook, outcome)
+    {
+        return (skipped(&wanted), Err(Refusal::Output(failure)));
+    }
+    let (results, refused) = perform(context, hook, checked).await;
+    if let Some(failed) = failed {
+        return (results, Err(Refusal::Run(failed)));
+    }
+    if let Some(refused) = refused {
+        return (results, Err(Refusal::Operation(refused)));
+    }
+    match commit_values(context, hook, outcome).await {
+        Ok(changed) => (results, Ok(changed)),
+        Err(failure) => (results, Err(Refusal::Output(failure))),
+    }
+}
+
+/// Asks the grant, and puts the namespace of the application where the guest left it out.
+async fn check(context: &Context, package: &LoadedPackage, operation: &Operation) -> Result<Operation, Failure> {
+    let scope = match context.services.cluster.resolve(&operation.target.gvk).await {
+        Ok(resource) => resource.scope,
+        // A kind that the cluster does not serve is refused by its name, after the grant had its say.
+        Err(error) => {
+            let request = Request::Operate { operation, scope: Scope::Namespaced };
+            grant::allows(&context.instance.id, &package.grant, request).into_result().map_err(denied)?;
+            return Err(Failure::new(error.reason(), format!("{operation}: {}", error.chain())));
+        }
+    };
+    grant::allows(&context.instance.id, &package.grant, Request::Operate { operation, scope })
+        .into_result()
+        .map_err(denied)?;
+    Ok(match scope {
+        Scope::Namespaced => in_namespace(operation.clone(), context.instance.id.namespace()),
+        Scope::Cluster => operation.clone(),
+    })
+}
+
+fn denied(denial: grant::Denial) -> Failure {
+    Failure::new(&denial.reason, format!("{}: {}", denial.what, denial.why)).hint(denial.hint)
+}
+
+fn in_namespace(mut operation: Operation, namespace: &str) -> Operation {
+    operation.target = ObjectRef { namespace: namespace.to_owned(), ..operation.target };
+    match &mut operation.action {
+        Action::Create { object }
+        | Action::CreateIfNotExists { object }
+        | Action::CreateOrUpdate { object }
+        | Action::Apply { object } => {
+            if let Some(metadata) = object.get_mut("metadata").and_then(Value::as_object_mut) {
+                metadata.insert("namespace".to_owned(), Value::String(namespace.to_owned()));
+            }
+        }
+        Action::MergePatch { .. } | Action::JsonPatch { .. } | Action::JqPatch { .. } | Action::Delete { .. } => {}
+    }
+    operation
+}
+
+fn check_values(context: &Context, hook: &str, outcome: &RunOutcome) -> Result<(), Failure> {
+    if outcome.values.is_empty() {
+        return Ok(());
+    }
+    let data = context.instance.data();
+    let Some(values) = &data.values else { return Err(Failure::new("InternalError", "there are no values")) };
+    values.apply_changes(hook, &outcome.values).map(|_| ()).map_err(|problems| super::package::failure_of(&problems))
+}
+
+async fn perform(context: &Context, hook: &str, operations: Vec<Operation>) -> (Results, Option<Failure>) {
+    let manager = format!("barbless-hooks-{}", context.instance.id.name());
+    let mut results = Vec::with_capacity(operations.len());
+    let mut refused = None;
+    for operation in operations {
+        if refused.is_some() {
+            results.push((operation, OperationResult::Skipped));
+            continue;
+        }
+        let result = context.services.cluster.perform(&context.instance.id, &manager, &operation).await;
+        if let OperationResult::Failed { reason, message } = &result {
+            refused = Some(Failure::new(reason, format!("hook '{hook}': {operation}: {message}")));
+        }
+        results.push((operation, result));
+    }
+    (results, refused)
+}
+
+/// Keeps the values that a run set. Another hook may have changed the document since this one was checked, so the
+/// whole of it is validated again.
+async fn commit_values(context: &Context, hook: &str, outcome: &RunOutcome) -> Result<bool, Failure> {
+    if outcome.values.is_empty() {
+        return Ok(false);
+    }
+    let _one_at_a_time = context.instance.committing.lock().await;
+    let mut data = context.instance.data();
+    let Some(values) = &data.values else { return Err(Failure::new("InternalError", "there are no values")) };
+    let changed = values
+        .apply_changes(hook, &outcome.values)
+        .map_err(|problems| super::package::failure_of(&problems))?;
+    let differs = changed.computed().digest != values.computed().digest;
+    data.values = Some(changed);
+    Ok(differs)
+}
+
+/// The failure that the end of a run stands for.
+fn failure_of(hook: &str, end: &RunEnd) -> Option<Failure> {
+    let hint = match end {
+        RunEnd::Ok => return None,
+        RunEnd::HookError(error) => error.hint.clone(),
+        RunEnd::Trap { .. } => Some("the log lines before the trap are in the run record".to_owned()),
+        RunEnd::TimedOut { .. } | RunEnd::OutOfMemory { .. } => {
+            Some("let the hook do less at once, or raise its limit".to_owned())
+        }
+        RunEnd::Denied { .. } | RunEnd::BadOutput { .. } | RunEnd::HostFault { .. } => None,
+    };
+    let retry_after_ms = match end {
+        RunEnd::HookError(error) => error.retry_after_ms,
+        _ => None,
+    };
+    let reason = match end {
+        RunEnd::HookError(error) => error.code.as_str(),
+        other => other.reason(),
+    };
+    Some(Failure { reason: reason.to_owned(), message: format!("hook '{hook}': {end}"), hint, retry_after_ms })
+}
+
+fn record(
+    context: &Context,
+    input: &RunInput,
+    component: &str,
+    end: RunEnd,
+    outcome: &RunOutcome,
+    operations: Results,
+) -> RunRecord {
+    let text = input_document(input);
+    let bytes = text.to_string();
+    let digest = Sha256::digest(bytes.as_bytes());
+    let digest: String = digest.iter().map(|byte| format!("{byte:02x}")).collect();
+    let record = RunRecord {
+        id: 0,
+        application: context.instance.id.to_string(),
+        hook: input.hook.clone(),
+        trigger: input.trigger.clone(),
+        attempt: input.attempt,
+        component: component.to_owned(),
+        input_digest: format!("sha256:{digest}"),
+        input: (bytes.len() <= RECORD_INPUT_BYTES).then_some(text),
+        started_unix_ms: input.now_unix_ms,
+        end,
+        log: outcome.log.clone(),
+        operations,
+        values: outcome.values.clone(),
+        usage: outcome.usage,
+    };
+    let copy = record.clone();
+    context.services.runs.add(record).unwrap_or_else(|error| {
+        tracing::warn!(application = %context.instance.id, error = crate::report::chain(&error), "a run record is lost");
+        copy
+    })
+}
+
+/// Everything that went into a run, as a document.
+fn input_document(input: &RunInput) -> Value {
+    let snapshots: serde_json::Map<String, Value> = input
+        .snapshots
+        .iter()
+        .map(|(binding, state)| {
+            let value = match state {
+                SnapshotState::Ready(snapshot) => json!({ "items": snapshot.items }),
+                SnapshotState::NotSynchronised(reason) => json!({ "notSynchronised": reason }),
+            };
+            (binding.clone(), value)
+        })
+        .collect();
+    json!({
+        "hook": input.hook,
+        "trigger": input.trigger,
+        "attempt": input.attempt,
+        "dryRun": input.dry_run,
+        "instance": input.instance,
+        "values": *input.values,
+        "settings": *input.settings,
+        "snapshots": snapshots,
+        "nowUnixMs": input.now_unix_ms,
+        "seed": input.seed.iter().map(|byte| format!("{byte:02x}")).collect::<String>(),
+    })
+}

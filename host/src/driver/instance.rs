@@ -1,0 +1,187 @@
+//! What is kept for one application beside its state: the package, the values, the snapshots, the plan.
+//!
+//! The locks here are held for moments, never over input or output, and never by two applications.
+
+use std::collections::BTreeMap;
+use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
+
+use barbless_cluster::Cluster;
+use barbless_domain::event::Failure;
+use barbless_domain::grant::Grant;
+use barbless_domain::hook::HookDeclaration;
+use barbless_domain::identity::ApplicationId;
+use barbless_domain::package::{Package, PackageSource};
+use barbless_domain::release::Plan;
+use barbless_domain::requirement::Platform;
+use barbless_domain::run;
+use barbless_domain::run::SnapshotState;
+use barbless_domain::snapshot::SnapshotStore;
+use barbless_domain::values::Values;
+use barbless_sandbox::{Prepared, Sandbox};
+use futures::future::BoxFuture;
+use serde_json::Value;
+use tokio::sync::watch;
+
+use super::bindings::Bindings;
+use crate::notice::Notices;
+use crate::runs::RunLog;
+
+/// What all applications of a process share.
+pub struct Services {
+    /// The cluster.
+    pub cluster: Cluster,
+    /// The sandbox.
+    pub sandbox: Sandbox,
+    /// The records of runs.
+    pub runs: RunLog,
+    /// What happens, for people.
+    pub notices: Notices,
+    /// Versions and modules of the platform.
+    pub platform: watch::Receiver<Platform>,
+}
+
+impl std::fmt::Debug for Services {
+    fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
+        f.debug_struct("Services").finish_non_exhaustive()
+    }
+}
+
+/// Where bundles come from.
+pub trait Bundles: Send + Sync {
+    /// Fetches the bundle of a version.
+    fn fetch<'a>(&'a self, version: &'a str) -> BoxFuture<'a, Result<PackageSource, Failure>>;
+}
+
+/// What the operator grants.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub enum Grants {
+    /// All that the package asks for: the choice of an author who runs a package of their own.
+    AsAsked,
+    /// Just this.
+    Fixed(Grant),
+}
+
+impl Grants {
+    /// The grant for a package.
+    #[must_use]
+    pub fn of(&self, package: &Package) -> Grant {
+        match self {
+            Self::AsAsked => Grant::with(package.manifest.permissions.clone()),
+            Self::Fixed(grant) => grant.clone(),
+        }
+    }
+}
+
+/// One application.
+pub struct Instance {
+    /// Which.
+    pub id: ApplicationId,
+    /// Its bundles.
+    pub bundles: Arc<dyn Bundles>,
+    /// What its hooks may do.
+    pub grants: Grants,
+    data: Mutex<Data>,
+    pub(super) bindings: tokio::sync::Mutex<Option<Bindings>>,
+    /// Held while the values of a run are committed, so that two hooks of one application do not lose each other's.
+    pub(super) committing: tokio::sync::Mutex<()>,
+}
+
+impl std::fmt::Debug for Instance {
+    fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
+        f.debug_struct("Instance").field("id", &self.id).finish_non_exhaustive()
+    }
+}
+
+#[derive(Default)]
+pub(super) struct Data {
+    pub(super) fetched: Option<PackageSource>,
+    pub(super) candidate: Option<Arc<LoadedPackage>>,
+    pub(super) current: Option<Arc<LoadedPackage>>,
+    pub(super) values: Option<Values>,
+    pub(super) snapshots: BTreeMap<String, BTreeMap<String, SnapshotStore>>,
+    pub(super) planned: Option<Arc<Plan>>,
+}
+
+/// A package whose components are compiled, linked and described.
+pub(super) struct LoadedPackage {
+    pub(super) package: Package,
+    pub(super) grant: Grant,
+    pub(super) hooks: Vec<HookDeclaration>,
+    /// Component of each hook.
+    pub(super) components: BTreeMap<String, Arc<LinkedComponent>>,
+    /// Components that judge settings.
+    pub(super) checkers: Vec<Arc<LinkedComponent>>,
+}
+
+/// A component that can run.
+pub(super) struct LinkedComponent {
+    pub(super) path: String,
+    pub(super) digest: String,
+    pub(super) prepared: Prepared,
+}
+
+impl LoadedPackage {
+    pub(super) fn declaration(&self, hook: &str) -> Option<&HookDeclaration> {
+        self.hooks.iter().find(|declaration| declaration.name == hook)
+    }
+}
+
+impl Instance {
+    /// An application of which nothing is loaded yet.
+    #[must_use]
+    pub fn new(id: ApplicationId, bundles: Arc<dyn Bundles>, grants: Grants) -> Self {
+        Self {
+            id,
+            bundles,
+            grants,
+            data: Mutex::default(),
+            bindings: tokio::sync::Mutex::default(),
+            committing: tokio::sync::Mutex::default(),
+        }
+    }
+
+    pub(super) fn data(&self) -> MutexGuard<'_, Data> {
+        // Each change is one assignment, so a panic elsewhere leaves the data whole.
+        self.data.lock().unwrap_or_else(PoisonError::into_inner)
+    }
+
+    /// The package in force.
+    ///
+    /// # Errors
+    /// If there is none: the domain asked for something that needs one, which is a bug of the host.
+    pub(super) fn current(&self) -> Result<Arc<LoadedPackage>, Failure> {
+        self.data().current.clone().ok_or_else(|| Failure::new("InternalError", "no package is in force"))
+    }
+
+    /// The snapshots of a hook.
+    pub(super) fn snapshots_of(&self, hook: &str) -> BTreeMap<String, SnapshotState> {
+        let mut data = self.data();
+        let Some(stores) = data.snapshots.get_mut(hook) else { return BTreeMap::new() };
+        stores.iter_mut().map(|(binding, store)| (binding.clone(), store.view())).collect()
+    }
+
+    /// The values document and the effective settings.
+    pub(super) fn documents(&self) -> (Arc<Value>, Arc<Value>) {
+        let data = self.data();
+        match &data.values {
+            Some(values) => (Arc::clone(&values.computed().values), Arc::clone(&values.computed().settings)),
+            None => (Arc::new(Value::Object(serde_json::Map::new())), Arc::new(Value::Object(serde_json::Map::new()))),
+        }
+    }
+
+    pub(super) fn identity(&self, package: &Package) -> run::Instance {
+        run::Instance {
+            name: self.id.name().to_owned(),
+            namespace: self.id.namespace().to_owned(),
+            package_name: package.manifest.name.clone(),
+            package_version: package.manifest.version.to_string(),
+        }
+    }
+
+    /// Nothing of the application is left: whatever still runs ends.
+    pub(super) fn stop(&self) {
+        if let Ok(mut bindings) = self.bindings.try_lock() {
+            *bindings = None;
+        }
+    }
+}

@@ -1,0 +1,168 @@
+//! From a bundle to a package in force: fetch, read, compile, link, describe; settings and values.
+
+use std::collections::BTreeMap;
+use std::sync::Arc;
+
+use barbless_domain::declaration;
+use barbless_domain::event::{Failure, Loaded};
+use barbless_domain::grant::{self, Request, Scope};
+use barbless_domain::hook::HookDeclaration;
+use barbless_domain::identity::Gvk;
+use barbless_domain::package::{Package, Problem};
+use barbless_domain::values::{Patches, Values};
+use barbless_sandbox::{Verdict, World};
+use serde_json::Value;
+
+use super::Context;
+use super::instance::{LinkedComponent, LoadedPackage};
+use super::release::cluster_failure;
+use crate::notice::Notice;
+
+/// Fetches the bundle of a version.
+pub(super) async fn deploy(context: &Context, version: &str) -> Result<(), Failure> {
+    let source = context.instance.bundles.fetch(version).await?;
+    context.instance.data().fetched = Some(source);
+    Ok(())
+}
+
+/// Problems of documents as one failure: all of them, one a line.
+pub(crate) fn failure_of(problems: &[Problem]) -> Failure {
+    let reason = problems.first().map_or("InternalError", |problem| problem.reason.as_str());
+    let lines: Vec<String> = problems.iter().map(ToString::to_string).collect();
+    let hint = problems.iter().find_map(|problem| problem.hint.clone());
+    Failure { reason: reason.to_owned(), message: lines.join("\n"), hint, retry_after_ms: None }
+}
+
+/// Reads the bundle that was fetched last; keeps it as the candidate.
+pub(super) async fn load(context: &Arc<Context>, version: &str) -> Result<Loaded, Failure> {
+    let source = context.instance.data().fetched.clone();
+    let source = source.ok_or_else(|| Failure::new("InternalError", "no bundle was fetched"))?;
+    let package = Package::load(source).map_err(|problems| failure_of(&problems))?;
+    let found = package.manifest.version.to_string();
+    if found != version {
+        return Err(Failure::new("VersionMismatch", format!("package.yaml: version is {found}, not {version}"))
+            .hint("the version of package.yaml and spec.packageVersion must be the same"));
+    }
+    let loaded = link(context, package).await?;
+    let release = context.services.cluster.latest_release(&context.instance.id).await.map_err(cluster_failure)?;
+    let facts = Loaded { version: found, hooks: loaded.hooks.clone(), release: release.is_some() };
+    context.instance.data().candidate = Some(Arc::new(loaded));
+    Ok(facts)
+}
+
+/// Compiles, links and describes the components of a package, and asks the grant for everything that they want.
+async fn link(context: &Context, package: Package) -> Result<LoadedPackage, Failure> {
+    let grant = context.instance.grants.of(&package);
+    let mut hooks: Vec<HookDeclaration> = Vec::new();
+    let mut components = BTreeMap::new();
+    let mut checkers = Vec::new();
+    for path in &package.components {
+        let Some(bytes) = package.component(path) else { continue };
+        let at = |failure: Failure| Failure { message: format!("{path}: {}", failure.message), ..failure };
+        let component = context.services.sandbox.load(bytes.to_vec()).await.map_err(|error| {
+            at(Failure::new(error.reason(), crate::report::chain(&error)).hint(error.hint()))
+        })?;
+        let digest = component.digest().to_owned();
+        let declared = component.hooks().to_vec();
+        let checks_settings = component.has(World::CheckSettings);
+        let prepared = context.services.sandbox.prepare(&component, &context.instance.id, &grant).map_err(|error| {
+            at(Failure::new(error.reason(), crate::report::chain(&error)).hint(error.hint()))
+        })?;
+        let linked = Arc::new(LinkedComponent { path: path.clone(), digest, prepared });
+        for hook in declared {
+            if let Some(other) = components.insert(hook.name.clone(), Arc::clone(&linked)) {
+                let message = format!("{path}: hook '{}' is in {} too", hook.name, other.path);
+                return Err(Failure::new("DuplicateHook", message).hint("the names of hooks are unique in a package"));
+            }
+            hooks.push(hook);
+        }
+        if checks_settings {
+            checkers.push(linked);
+        }
+    }
+    declaration::check(&hooks).map_err(|problems| failure_of(&problems))?;
+    for hook in &hooks {
+        for binding in hook.kubernetes() {
+            // Validated just now.
+            let gvk = Gvk::parse(&binding.api_version, &binding.kind)
+                .map_err(|error| Failure::new("BadBinding", error.to_string()))?;
+            let scope = context.services.cluster.resolve(&gvk).await.map_or(Scope::Namespaced, |resource| resource.scope);
+            let request = Request::Watch { gvk: &gvk, names: &binding.name_selector, scope };
+            grant::allows(&context.instance.id, &grant, request).into_result().map_err(|denial| {
+                let message = format!("hook '{}', binding '{}': {}: {}", hook.name, binding.name, denial.what, denial.why);
+                Failure::new(&denial.reason, message).hint(denial.hint)
+            })?;
+        }
+    }
+    Ok(LoadedPackage { package, grant, hooks, components, checkers })
+}
+
+/// The candidate takes the place of the package in force. What hooks of the old one set is forgotten.
+pub(super) fn adopt(context: &Context) -> Result<(), Failure> {
+    let mut data = context.instance.data();
+    let Some(candidate) = data.candidate.take() else {
+        return Err(Failure::new("InternalError", "no package was loaded"));
+    };
+    // Hooks of a deletion run before any settings are checked: they see the defaults until then.
+    data.values = values_of(&candidate, Value::Null, Patches::default()).ok();
+    data.current = Some(candidate);
+    data.planned = None;
+    Ok(())
+}
+
+fn values_of(package: &LoadedPackage, settings: Value, patches: Patches) -> Result<Values, Vec<Problem>> {
+    let bytes = barbless_domain::limits::GuestLimits::default().values_bytes;
+    Values::new(Arc::new(package.package.clone()), settings, patches, None, bytes)
+}
+
+/// One line for each requirement of the package in force that is not met.
+pub(super) fn unmet_requirements(context: &Context) -> Vec<String> {
+    let Ok(package) = context.instance.current() else { return Vec::new() };
+    let platform = context.services.platform.borrow().clone();
+    package.package.manifest.requirements.unmet(&platform).iter().map(ToString::to_string).collect()
+}
+
+/// Checks the settings and computes the values.
+pub(super) async fn configure(context: &Arc<Context>, settings: Value) -> Result<(), Failure> {
+    let package = context.instance.current()?;
+    let compute = || match &context.instance.data().values {
+        Some(values) => values.with_settings(settings.clone()),
+        None => values_of(&package, settings.clone(), Patches::default()),
+    };
+    let values = compute().map_err(|problems| failure_of(&problems))?;
+    let instance = Arc::new(context.instance.identity(&package.package));
+    for checker in &package.checkers {
+        let outcome = checker.prepared.check_settings(&instance, &values.computed().settings).await;
+        match outcome.answer {
+            Ok(Verdict::Allow { warnings }) => {
+                for warning in warnings {
+                    context.notice(Notice::Progress { text: format!("warning: {warning}") });
+                }
+            }
+            Ok(Verdict::Reject { reason }) => {
+                return Err(Failure::new("SettingsRejected", format!("{}: {reason}", checker.path))
+                    .hint("change spec.settings as the message says"));
+            }
+            Err(error) => {
+                let message = format!("{}: checking the settings: {}", checker.path, crate::report::chain(&error));
+                return Err(Failure::new(error.reason(), message).hint(error.hint()));
+            }
+        }
+    }
+    let _one_at_a_time = context.instance.committing.lock().await;
+    // A hook may have set values while the checks ran; they stay.
+    let values = compute().map_err(|problems| failure_of(&problems))?;
+    context.instance.data().values = Some(values);
+    Ok(())
+}
+
+/// Forgets everything that is kept for the application.
+pub(super) async fn undeploy(context: &Context) -> Result<(), Failure> {
+    super::bindings::stop(context).await;
+    let mut data = context.instance.data();
+    data.fetched = None;
+    data.planned = None;
+    data.candidate = None;
+    data.current = None;
+    Ok(())
+}

@@ -1,0 +1,350 @@
+//! Rendering, applying, removing; and looking whether everything is still there.
+
+use std::collections::{BTreeMap, BTreeSet};
+use std::sync::Arc;
+use std::time::{Duration, Instant};
+
+use barbless_cluster::{Progress, Record, ReleaseError, ReleaseOperation, ReleaseOptions};
+use barbless_domain::event::{Answer, Failure, Released, Rendered};
+use barbless_domain::grant::Scope;
+use barbless_domain::identity::{Gvk, ObjectRef};
+use barbless_domain::limits;
+use barbless_domain::release::{self, InventoryItem, Plan, PlanInput, Readiness, ReleaseStatus};
+use barbless_domain::values;
+use barbless_health::readiness;
+use barbless_template as template;
+use serde_json::{Map, Value, json};
+use tokio::sync::mpsc;
+use tokio_util::sync::CancellationToken;
+
+use super::Context;
+use super::instance::LoadedPackage;
+use crate::notice::Notice;
+
+/// Field manager of everything that is rendered.
+pub(super) const MANAGER: &str = "barbless";
+/// Rendering that takes longer than this is stopped: a template is as untrusted as a hook.
+const RENDER_DEADLINE: Duration = Duration::from_secs(30);
+/// Progress that nobody has read yet; what does not fit is dropped, the result has everything.
+const PROGRESS: usize = 256;
+
+/// Renders with the current values and makes the plan.
+pub(super) async fn render(context: &Arc<Context>, maintenance: bool) -> Result<Rendered, Failure> {
+    let package = context.instance.current()?;
+    let record = context.services.cluster.latest_release(&context.instance.id).await.map_err(cluster_failure)?;
+    let objects = if package.package.has_chart { rendered_objects(context, &package, record.as_ref()).await? } else { Vec::new() };
+    let previous = record.as_ref().map(|record| record.inventory()).unwrap_or_default();
+    let plan = plan(context, &package, objects, &previous, maintenance).await?;
+    let missing = match &record {
+        Some(record) if record.status == ReleaseStatus::Deployed => {
+            let targets: Vec<ObjectRef> = previous.into_iter().map(|item| item.target).collect();
+            context.services.cluster.missing(&context.instance.id, &targets).await.map_err(cluster_failure)?.len()
+        }
+        _ => 0,
+    };
+    let rendered = Rendered {
+        digest: plan.digest.clone(),
+        released: record.as_ref().map(|record| Released {
+            digest: record.digest.clone(),
+            deployed: record.status == ReleaseStatus::Deployed,
+            maintenance: record.maintenance,
+        }),
+        missing: u32::try_from(missing).unwrap_or(u32::MAX),
+    };
+    context.instance.data().planned = Some(Arc::new(plan));
+    Ok(rendered)
+}
+
+/// What templates see, and the objects that they make of it.
+async fn rendered_objects(
+    context: &Arc<Context>,
+    package: &Arc<LoadedPackage>,
+    record: Option<&Record>,
+) -> Result<Vec<release::Rendered>, Failure> {
+    let (document, settings) = context.instance.documents();
+    let versions = context.services.cluster.served_versions().await.map_err(cluster_failure)?;
+    let kube_version = context.services.cluster.version().await.map_err(cluster_failure)?;
+    let view = View {
+        values: Value::clone(&document),
+        settings: Value::clone(&settings),
+        namespace: context.instance.id.namespace().to_owned(),
+        name: context.instance.id.name().to_owned(),
+        revision: record.map_or(1, |record| record.revision + 1),
+        kube_version,
+        api_versions: versions,
+    };
+    let package = Arc::clone(package);
+    let rendered = tokio::task::spawn_blocking(move || render_package(&package.package, view))
+        .await
+        .map_err(|error| Failure::new("InternalError", format!("rendering: {error}")))??;
+    Ok(rendered
+        .manifests
+        .into_iter()
+        .map(|manifest| release::Rendered { object: manifest.object, source: manifest.source })
+        .collect())
+}
+
+/// What a rendering is made of, beside the package.
+#[derive(Debug, Clone)]
+pub(crate) struct View {
+    /// The values document.
+    pub(crate) values: Value,
+    /// The effective settings.
+    pub(crate) settings: Value,
+    /// Namespace of the application.
+    pub(crate) namespace: String,
+    /// Its name.
+    pub(crate) name: String,
+    /// Revision that the release will have.
+    pub(crate) revision: i64,
+    /// Version of Kubernetes.
+    pub(crate) kube_version: String,
+    /// What the cluster serves: `v1`, `apps/v1`, `apps/v1/Deployment`; empty without a cluster.
+    pub(crate) api_versions: BTreeSet<String>,
+}
+
+/// Renders a package: pure apart from the deadline.
+pub(crate) fn render_package(
+    package: &barbless_domain::package::Package,
+    view: View,
+) -> Result<template::Rendered, Failure> {
+    let files = template::Files(package.source.iter().map(|(path, bytes)| (path.to_owned(), bytes.to_vec())).collect());
+    let manifest = &package.manifest;
+    let images: Map<String, Value> = package.images.iter().map(|(name, digest)| (name.clone(), json!(digest))).collect();
+    let mut roots = Map::new();
+    roots.insert(
+        "Application".to_owned(),
+        json!({
+            "Instance": {"Name": view.name, "Namespace": view.namespace},
+            "Package": {"Name": manifest.name, "Version": manifest.version.to_string(), "Images": images},
+            "Settings": view.settings,
+        }),
+    );
+    roots.insert("Platform".to_owned(), json!({"discovery": {"kubernetesVersion": view.kube_version}}));
+    let begun = Instant::now();
+    let late = || begun.elapsed() >= RENDER_DEADLINE;
+    // Random functions are seeded by the application: a second rendering does not differ from the first.
+    let seed = seed(&view.namespace, &view.name);
+    let input = template::Input {
+        files: &files,
+        values: view.values,
+        roots,
+        release: template::Release {
+            name: format!("{}.{}", view.namespace, view.name),
+            namespace: view.namespace,
+            revision: view.revision,
+            is_install: view.revision == 1,
+            is_upgrade: view.revision != 1,
+            service: "Helm".to_owned(),
+        },
+        capabilities: template::Capabilities {
+            kube_version: view.kube_version,
+            api_versions: match view.api_versions {
+                versions if versions.is_empty() => template::Capabilities::default().api_versions,
+                versions => versions,
+            },
+            ..template::Capabilities::default()
+        },
+        now_unix_ms: i64::try_from(super::now().0).unwrap_or(i64::MAX),
+        seed,
+        limits: template::Limits::default(),
+        lookup: &template::NoLookup,
+        deadline: &late,
+    };
+    template::render(&input).map_err(|error| Failure {
+        reason: error.code().to_owned(),
+        message: format!("package '{}': {error}", manifest.name),
+        hint: error.hint().map(str::to_owned),
+        retry_after_ms: None,
+    })
+}
+
+fn seed(namespace: &str, name: &str) -> [u8; 32] {
+    use sha2::Digest as _;
+    sha2::Sha256::digest(format!("{namespace}.{name}")).into()
+}
+
+async fn plan(
+    context: &Context,
+    package: &LoadedPackage,
+    rendered: Vec<release::Rendered>,
+    previous: &[InventoryItem],
+    maintenance: bool,
+) -> Result<Plan, Failure> {
+    // The scope of each kind is looked up before, because a plan is made without waiting.
+    let kinds: BTreeSet<Gvk> = rendered.iter().filter_map(|one| ObjectRef::of(&one.object).ok()).map(|it| it.gvk).collect();
+    let mut scopes: BTreeMap<Gvk, Scope> = BTreeMap::new();
+    for gvk in kinds {
+        match context.services.cluster.resolve(&gvk).await {
+            Ok(resource) => {
+                scopes.insert(gvk, resource.scope);
+            }
+            Err(barbless_cluster::Error::KindNotServed { .. }) => {}
+            Err(error) => return Err(cluster_failure(error)),
+        }
+    }
+    let input = PlanInput {
+        application: &context.instance.id,
+        package: &package.package.manifest.name,
+        rendered,
+        previous,
+        maintenance,
+    };
+    // Templates of an application are about its namespace; objects of the cluster come with modules.
+    release::plan(input, |gvk| scopes.get(gvk).copied(), |_| false).map_err(|refused| Failure {
+        reason: refused.reason().to_owned(),
+        message: refused.to_string(),
+        hint: refused.problems.first().map(|problem| problem.hint.clone()),
+        retry_after_ms: None,
+    })
+}
+
+/// Applies the plan that was made last.
+pub(super) async fn apply(context: &Arc<Context>, maintenance: bool, token: &CancellationToken) -> Answer {
+    match apply_planned(context, maintenance, token).await {
+        Ok(()) => Answer::Done,
+        Err(Stopped::Cancelled) => Answer::Cancelled,
+        Err(Stopped::Failed(failure)) => Answer::Failed(failure),
+    }
+}
+
+enum Stopped {
+    Cancelled,
+    Failed(Failure),
+}
+
+impl From<Failure> for Stopped {
+    fn from(failure: Failure) -> Self {
+        Self::Failed(failure)
+    }
+}
+
+impl From<ReleaseError> for Stopped {
+    fn from(error: ReleaseError) -> Self {
+        match error {
+            ReleaseError::Cancelled => Self::Cancelled,
+            error => Self::Failed(Failure {
+                reason: error.reason().to_owned(),
+                message: error.chain(),
+                hint: error.hint().map(str::to_owned),
+                retry_after_ms: None,
+            }),
+        }
+    }
+}
+
+async fn apply_planned(context: &Arc<Context>, maintenance: bool, token: &CancellationToken) -> Result<(), Stopped> {
+    let package = context.instance.current()?;
+    let Some(plan) = context.instance.data().planned.clone() else {
+        return Err(Failure::new("InternalError", "nothing was rendered").into());
+    };
+    let cluster = &context.services.cluster;
+    let last = cluster.latest_release(&context.instance.id).await.map_err(cluster_failure)?;
+    let operation = match &last {
+        None => ReleaseOperation::Install,
+        Some(_) => ReleaseOperation::Upgrade,
+    };
+    let revision = last.as_ref().map_or(1, |record| record.revision + 1);
+    let (values, _) = context.instance.documents();
+    let mut record = Record::pending(&plan, revision, operation, &package.package.manifest.version.to_string(), maintenance, &values);
+    cluster.store_release(&record).await.map_err(cluster_failure)?;
+    let (progress, reader) = mpsc::channel(PROGRESS);
+    let told = tokio::spawn(tell(Arc::clone(context), reader));
+    let options = ReleaseOptions {
+        manager: MANAGER.to_owned(),
+        ready: Arc::new(readiness_of),
+        deadline: limits::APPLY_DEADLINE,
+        cancel: token.clone(),
+        progress,
+    };
+    let result = cluster.apply_release(&plan, operation, &options).await;
+    drop(options);
+    let _ = told.await;
+    record.finish(result.as_ref().map(|_| ()).map_err(ReleaseError::chain));
+    cluster.store_release(&record).await.map_err(cluster_failure)?;
+    result?;
+    context.objects.store(plan.objects().count(), std::sync::atomic::Ordering::Relaxed);
+    Ok(())
+}
+
+async fn tell(context: Arc<Context>, mut progress: mpsc::Receiver<Progress>) {
+    while let Some(step) = progress.recv().await {
+        context.notice(Notice::Progress { text: step.to_string() });
+    }
+}
+
+fn readiness_of(object: &Value) -> Readiness {
+    match readiness(object) {
+        barbless_health::Readiness::Ready => Readiness::Ready,
+        barbless_health::Readiness::NotReady { reason } => Readiness::Waiting(reason),
+        barbless_health::Readiness::Failed { reason } => Readiness::Failed(reason),
+    }
+}
+
+/// How many objects of the release are not in the cluster.
+pub(super) async fn missing(context: &Arc<Context>) -> Result<u32, Failure> {
+    let cluster = &context.services.cluster;
+    let Some(record) = cluster.latest_release(&context.instance.id).await.map_err(cluster_failure)? else { return Ok(0) };
+    let targets: Vec<ObjectRef> = record.inventory().into_iter().map(|item| item.target).collect();
+    let missing = cluster.missing(&context.instance.id, &targets).await.map_err(cluster_failure)?;
+    Ok(u32::try_from(missing.len()).unwrap_or(u32::MAX))
+}
+
+/// Deletes the objects of the release and waits until they are observed gone.
+pub(super) async fn uninstall(context: &Arc<Context>, token: &CancellationToken) -> Answer {
+    match uninstall_release(context, token).await {
+        Ok(()) => Answer::Done,
+        Err(Stopped::Cancelled) => Answer::Cancelled,
+        Err(Stopped::Failed(failure)) => Answer::Failed(failure),
+    }
+}
+
+async fn uninstall_release(context: &Arc<Context>, token: &CancellationToken) -> Result<(), Stopped> {
+    let cluster = &context.services.cluster;
+    let Some(record) = cluster.latest_release(&context.instance.id).await.map_err(cluster_failure)? else { return Ok(()) };
+    let (progress, reader) = mpsc::channel(PROGRESS);
+    let told = tokio::spawn(tell(Arc::clone(context), reader));
+    let options = ReleaseOptions {
+        manager: MANAGER.to_owned(),
+        ready: Arc::new(readiness_of),
+        deadline: limits::UNINSTALL_DEADLINE,
+        cancel: token.clone(),
+        progress,
+    };
+    let removal = release::removal(&record.inventory(), &record.defined());
+    let result = cluster.uninstall(&context.instance.id, &removal, &record.hooks(), &options).await;
+    drop(options);
+    let _ = told.await;
+    result?;
+    cluster.delete_releases(&context.instance.id).await.map_err(cluster_failure)?;
+    Ok(())
+}
+
+/// Deletes the orphans that the values of the package list.
+pub(super) async fn purge(context: &Arc<Context>) -> Result<(), Failure> {
+    let (document, _) = context.instance.documents();
+    let kinds = match values::orphan_kinds(&document) {
+        Ok(kinds) => kinds,
+        Err(problem) => {
+            // A list that cannot be read keeps no application alive.
+            tracing::error!(application = %context.instance.id, %problem, "orphan resources are not deleted");
+            context.notice(Notice::Progress { text: format!("orphan resources are not deleted: {problem}") });
+            return Ok(());
+        }
+    };
+    if kinds.is_empty() {
+        return Ok(());
+    }
+    let report = context.services.cluster.purge_orphans(&context.instance.id, &kinds).await;
+    for line in report.lines() {
+        context.notice(Notice::Progress { text: line });
+    }
+    match report.failure() {
+        None => Ok(()),
+        Some(failure) => Err(failure),
+    }
+}
+
+pub(super) fn cluster_failure(error: barbless_cluster::Error) -> Failure {
+    Failure::new(error.reason(), error.chain())
+}

@@ -1,0 +1,152 @@
+//! `barbless inspect`: what a component is and what it asks for.
+
+use barbless_domain::declaration;
+use barbless_domain::grant::Interface;
+use barbless_domain::hook::{Binding, HookDeclaration};
+use barbless_sandbox::World;
+use serde::Serialize;
+use serde_json::Value;
+
+use crate::app;
+use crate::bundle;
+use crate::cli::{Inspect, Output};
+use crate::driver;
+use crate::report::{Exit, Report};
+
+/// Bytes of a component that is looked at.
+const BYTES: u64 = 64 * 1024 * 1024;
+
+/// What a component is.
+#[derive(Debug, Serialize)]
+#[serde(rename_all = "camelCase")]
+struct Facts {
+    digest: String,
+    bytes: u64,
+    imports: Vec<String>,
+    exports: Vec<String>,
+    /// Interfaces that must be granted.
+    interfaces: Vec<Interface>,
+    worlds: Vec<&'static str>,
+    hooks: Vec<HookDeclaration>,
+    /// Where the hooks were read: by running the component, or in the file itself.
+    hooks_from: &'static str,
+    /// What is wrong with the hooks; a package with such a component is not loaded.
+    problems: Vec<String>,
+}
+
+/// Runs the command.
+///
+/// # Errors
+/// A report for the user.
+pub(crate) async fn command(args: &Inspect) -> Result<Exit, Report> {
+    let place = args.component.display().to_string();
+    let bytes = bundle::read_bounded(&args.component, BYTES).map_err(|report| report.at(place.clone()))?;
+    let facts = if args.no_run { scanned(&bytes) } else { loaded(&bytes).await }.map_err(|report| report.at(place))?;
+    match args.output {
+        Output::Json => {
+            let text = serde_json::to_string_pretty(&facts)
+                .map_err(|error| Report::new("InternalError", error.to_string()))?;
+            app::print(&format!("{text}\n"))?;
+        }
+        Output::Yaml => app::print(&app::yaml(&facts)?)?,
+        Output::Table => app::print(&table(&facts))?,
+    }
+    Ok(if facts.problems.is_empty() { Exit::Ok } else { Exit::ChecksFailed })
+}
+
+async fn loaded(bytes: &[u8]) -> Result<Facts, Report> {
+    let sandbox = app::sandbox(app::default_cache())?;
+    let component = sandbox
+        .load(bytes.to_vec())
+        .await
+        .map_err(|error| Report::of(error.reason(), &error).hint(error.hint()))?;
+    let hooks = component.hooks().to_vec();
+    let problems = declaration::check(&hooks).err().unwrap_or_default();
+    Ok(Facts {
+        digest: component.digest().to_owned(),
+        bytes: component.size(),
+        imports: component.imports().to_vec(),
+        exports: component.exports().to_vec(),
+        interfaces: component.interfaces().iter().copied().collect(),
+        worlds: World::ALL.into_iter().filter(|world| component.has(*world)).map(World::as_str).collect(),
+        hooks,
+        hooks_from: "describe",
+        problems: problems.iter().map(ToString::to_string).collect(),
+    })
+}
+
+/// The same without running guest code.
+fn scanned(bytes: &[u8]) -> Result<Facts, Report> {
+    let scan = barbless_sandbox::scan(bytes).map_err(|error| Report::of(error.reason(), &error).hint(error.hint()))?;
+    Ok(Facts {
+        digest: scan.digest,
+        bytes: bytes.len() as u64,
+        imports: scan.imports,
+        exports: scan.exports,
+        interfaces: scan.interfaces.into_iter().collect(),
+        worlds: scan.worlds.into_iter().map(World::as_str).collect(),
+        hooks: Vec::new(),
+        hooks_from: "not read",
+        problems: Vec::new(),
+    })
+}
+
+fn table(facts: &Facts) -> String {
+    let mut text = String::new();
+    let mut line = |name: &str, value: &str| {
+        text.push_str(&format!("{name:<12}{value}\n"));
+    };
+    line("digest", &facts.digest);
+    line("size", &format!("{} bytes", facts.bytes));
+    line("worlds", &facts.worlds.join(", "));
+    let interfaces: Vec<&str> = facts.interfaces.iter().map(|interface| interface.as_str()).collect();
+    line("asks for", &interfaces.join(", "));
+    for (index, import) in facts.imports.iter().enumerate() {
+        line(if index == 0 { "imports" } else { "" }, import);
+    }
+    for (index, export) in facts.exports.iter().enumerate() {
+        line(if index == 0 { "exports" } else { "" }, export);
+    }
+    text.push('\n');
+    if facts.hooks.is_empty() {
+        text.push_str(&format!("no hooks ({})\n", facts.hooks_from));
+        return text;
+    }
+    let mut table = comfy_table::Table::new();
+    table.load_preset(comfy_table::presets::NOTHING);
+    table.set_header(["HOOK", "QUEUE", "BINDING", "WHAT"]);
+    for hook in &facts.hooks {
+        for (index, binding) in hook.bindings.iter().enumerate() {
+            let (kind, what) = describe(binding);
+            let first = index == 0;
+            table.add_row([
+                if first { hook.name.clone() } else { String::new() },
+                if first { hook.queue.clone() } else { String::new() },
+                kind,
+                what,
+            ]);
+        }
+    }
+    text.push_str(&format!("{table}\n"));
+    for problem in &facts.problems {
+        text.push_str(&format!("problem: {problem}\n"));
+    }
+    text
+}
+
+fn describe(binding: &Binding) -> (String, String) {
+    match binding {
+        Binding::Lifecycle { stage, order } => (stage.as_str().to_owned(), format!("order {order}")),
+        Binding::Schedule(schedule) => ("schedule".to_owned(), format!("{}: {}", schedule.name, schedule.crontab)),
+        Binding::Kubernetes(kubernetes) => {
+            let mut what = format!("{}: {} {}", kubernetes.name, kubernetes.api_version, kubernetes.kind);
+            if !kubernetes.name_selector.is_empty() {
+                what.push_str(&format!(", names {}", kubernetes.name_selector.join(", ")));
+            }
+            if let Some(selector) = &kubernetes.label_selector {
+                what.push_str(&format!(", labels {}", serde_json::to_value(selector).unwrap_or(Value::Null)));
+            }
+            ("kubernetes".to_owned(), what)
+        }
+    }
+}

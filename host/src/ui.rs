@@ -1,0 +1,153 @@
+//! What happens, on standard error: a tree with a moving last line on a terminal, one line an event elsewhere.
+
+use std::io::{IsTerminal as _, Write as _};
+use std::time::Duration;
+
+use barbless_domain::operation::OperationResult;
+use barbless_domain::run::{LogLevel, RunRecord};
+use indicatif::{ProgressBar, ProgressStyle};
+
+use crate::notice::Notice;
+
+/// Prints notices.
+#[derive(Debug)]
+pub struct Ui {
+    spinner: Option<ProgressBar>,
+    last_summary: String,
+}
+
+impl Ui {
+    /// A tree if standard error is a terminal and nobody asked for plain output.
+    #[must_use]
+    pub fn new(plain: bool) -> Self {
+        let live = !plain && std::io::stderr().is_terminal() && std::env::var_os("CI").is_none();
+        let spinner = live.then(|| {
+            let spinner = ProgressBar::new_spinner();
+            if let Ok(style) = ProgressStyle::with_template("{spinner} {msg} {elapsed:.dim}") {
+                spinner.set_style(style);
+            }
+            spinner.enable_steady_tick(Duration::from_millis(100));
+            spinner
+        });
+        Self { spinner, last_summary: String::new() }
+    }
+
+    /// A heading.
+    pub fn heading(&self, text: &str) {
+        self.line(text);
+    }
+
+    fn line(&self, text: &str) {
+        match &self.spinner {
+            Some(spinner) => spinner.println(text),
+            // Standard error may be closed; nothing depends on it.
+            None => {
+                let _ = writeln!(std::io::stderr(), "{text}");
+            }
+        }
+    }
+
+    /// Prints a notice.
+    pub fn notice(&mut self, notice: &Notice) {
+        match notice {
+            Notice::Began { what } => {
+                if let Some(spinner) = &self.spinner {
+                    spinner.set_message(format!("{what} …"));
+                    spinner.reset_elapsed();
+                }
+            }
+            Notice::Ended { what, ms, outcome } => {
+                let outcome = if outcome == "done" { String::new() } else { format!(": {outcome}") };
+                self.line(&format!("├─ {what}{outcome} ({ms} ms)"));
+            }
+            Notice::Failed { what, failure } => {
+                self.line(&format!("├─ ✗ {what}: [{}] {}", failure.reason, escape(&failure.message)));
+                if let Some(hint) = &failure.hint {
+                    self.line(&format!("│    help: {hint}"));
+                }
+            }
+            Notice::Ran(record) => self.run(record),
+            Notice::Progress { text } => self.line(&format!("│  · {text}")),
+            Notice::Status(status) => {
+                let summary = &status.summary;
+                let text = if summary.message.is_empty() {
+                    summary.state.clone()
+                } else {
+                    format!("{}: {}", summary.state, escape(&summary.message))
+                };
+                if text != self.last_summary {
+                    if let Some(spinner) = &self.spinner {
+                        spinner.set_message(text.clone());
+                    }
+                    self.last_summary = text;
+                }
+            }
+        }
+    }
+
+    fn run(&self, record: &RunRecord) {
+        let mark = if record.end.is_ok() { "" } else { "✗ " };
+        let mut text = format!("├─ {mark}{} hook {}", record.trigger.as_str(), record.hook);
+        if record.attempt > 1 {
+            text.push_str(&format!(" (attempt {})", record.attempt));
+        }
+        if !record.end.is_ok() {
+            text.push_str(&format!(": [{}] {}", record.end.reason(), escape(&record.end.to_string())));
+        }
+        let micros = record.usage.wall_us;
+        text.push_str(&format!(" ({}.{:03} ms)", micros / 1000, micros % 1000));
+        self.line(&text);
+        for line in &record.log {
+            let level = match line.level {
+                LogLevel::Debug => "debug",
+                LogLevel::Info => "info",
+                LogLevel::Warn => "warn",
+                LogLevel::Error => "error",
+            };
+            let fields: String =
+                line.fields.iter().map(|(name, value)| format!(" {}={}", escape(name), escape(value))).collect();
+            self.line(&format!("│  {level}: {}{fields}", escape(&line.message)));
+        }
+        for (operation, result) in &record.operations {
+            let result = match result {
+                OperationResult::Done => "done".to_owned(),
+                OperationResult::Unchanged => "unchanged".to_owned(),
+                OperationResult::Skipped => "skipped".to_owned(),
+                OperationResult::Failed { reason, message } => format!("failed: [{reason}] {}", escape(message)),
+            };
+            self.line(&format!("│  {operation}: {result}"));
+        }
+        for change in &record.values {
+            // The value may be a secret: only where, never what.
+            let verb = if change.value.is_some() { "set" } else { "remove" };
+            self.line(&format!("│  {verb} values {}", escape(&change.pointer)));
+        }
+    }
+
+    /// Takes the moving line away.
+    pub fn finish(&self) {
+        if let Some(spinner) = &self.spinner {
+            spinner.finish_and_clear();
+        }
+    }
+}
+
+/// Text of a guest or of the cluster for a terminal: control characters escaped.
+fn escape(text: &str) -> String {
+    text.chars()
+        .flat_map(|c| {
+            let escaped = c.is_control();
+            escaped.then(|| c.escape_default()).into_iter().flatten().chain((!escaped).then_some(c))
+        })
+        .collect()
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn guests_cannot_drive_the_terminal() {
+        assert_eq!(escape("a\u{1b}[31mb\nc"), "a\\u{1b}[31mb\\nc");
+    }
+}
