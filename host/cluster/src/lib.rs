@@ -18,6 +18,9 @@ mod release;
 mod request;
 mod watch;
 
+#[cfg(test)]
+mod tests;
+
 pub use discovery::Resource;
 pub use error::{ApiError, Cause, ConflictingField, Error, FieldConflict};
 pub use release::{

@@ -1,0 +1,152 @@
+//! In-process tests against the development cluster: real requests, real watches, no sockets.
+
+use std::sync::Arc;
+use std::time::Duration;
+
+use barbless_devcluster::{Config, DevCluster};
+use barbless_domain::grant::Scope;
+use barbless_domain::identity::{ApplicationId, Gvk, ObjectRef};
+use barbless_domain::release::{InventoryItem, Plan, PlanInput, Readiness, Rendered, plan};
+use serde_json::{Value, json};
+use tokio::sync::mpsc;
+use tokio_util::sync::CancellationToken;
+
+use crate::request::Target;
+use crate::{Cluster, Progress, ReleaseOptions};
+
+mod operations;
+mod releases;
+mod watches;
+
+/// A cluster with namespace `demo`, and the controllers that make workloads ready or not.
+pub(crate) async fn start(controllers: bool) -> (DevCluster, Cluster) {
+    let config = Config { controllers, ready_delay: Duration::from_millis(2), ..Config::default() };
+    let devcluster = DevCluster::start(config).await.expect("the cluster starts");
+    let service = tower::ServiceBuilder::new()
+        .map_request(|request: http::Request<kube::client::Body>| request.map(axum::body::Body::new))
+        .service(devcluster.router());
+    let cluster = Cluster::new(kube::Client::new(service, "default"));
+    for namespace in ["demo", "other"] {
+        cluster.put(json!({"apiVersion": "v1", "kind": "Namespace", "metadata": {"name": namespace}})).await;
+    }
+    (devcluster, cluster)
+}
+
+pub(crate) fn app() -> ApplicationId {
+    ApplicationId::new("demo", "web").expect("a valid id")
+}
+
+pub(crate) fn gvk(api_version: &str, kind: &str) -> Gvk {
+    Gvk::parse(api_version, kind).expect("a valid kind")
+}
+
+pub(crate) fn reference(api_version: &str, kind: &str, namespace: &str, name: &str) -> ObjectRef {
+    ObjectRef { gvk: gvk(api_version, kind), namespace: namespace.to_owned(), name: name.to_owned() }
+}
+
+pub(crate) fn config_map(name: &str, data: Value) -> Value {
+    json!({"apiVersion": "v1", "kind": "ConfigMap", "metadata": {"name": name, "namespace": "demo"}, "data": data})
+}
+
+impl Cluster {
+    /// Creates an object as somebody else.
+    pub(crate) async fn put(&self, object: Value) -> Value {
+        let target = ObjectRef::of(&object).expect("an object");
+        let resource = self.resolve(&target.gvk).await.expect("a served kind");
+        let at = Target { resource: &resource, object: &target };
+        self.create_in(&at, "somebody", &object).await.expect("created")
+    }
+
+    /// Merges a patch as somebody else.
+    pub(crate) async fn touch(&self, target: &ObjectRef, patch: Value) -> Value {
+        let resource = self.resolve(&target.gvk).await.expect("a served kind");
+        self.merge_in(&Target { resource: &resource, object: target }, "somebody", &patch).await.expect("patched")
+    }
+
+    pub(crate) async fn read(&self, target: &ObjectRef) -> Option<Value> {
+        self.get(target).await.expect("an answer")
+    }
+}
+
+/// Ready as far as these tests need it: workloads by their counters, everything else at once.
+pub(crate) fn ready(object: &Value) -> Readiness {
+    let number = |pointer: &str| object.pointer(pointer).and_then(Value::as_i64).unwrap_or_default();
+    match object["kind"].as_str().unwrap_or_default() {
+        "Deployment" | "StatefulSet" => {
+            let wanted = object.pointer("/spec/replicas").and_then(Value::as_i64).unwrap_or(1);
+            let seen = number("/status/observedGeneration") >= number("/metadata/generation");
+            match number("/status/readyReplicas") {
+                ready if seen && ready >= wanted => Readiness::Ready,
+                ready => Readiness::Waiting(format!("{ready} of {wanted} replicas are ready")),
+            }
+        }
+        "CustomResourceDefinition" => {
+            let conditions = object.pointer("/status/conditions").and_then(Value::as_array);
+            let established = conditions
+                .into_iter()
+                .flatten()
+                .any(|condition| condition["type"] == "Established" && condition["status"] == "True");
+            if established { Readiness::Ready } else { Readiness::Waiting("not established".to_owned()) }
+        }
+        _ => Readiness::Ready,
+    }
+}
+
+pub(crate) fn options(deadline: Duration) -> (ReleaseOptions, mpsc::Receiver<Progress>) {
+    let (progress, events) = mpsc::channel(1000);
+    let options = ReleaseOptions {
+        manager: "barbless".to_owned(),
+        ready: Arc::new(ready),
+        deadline,
+        cancel: CancellationToken::new(),
+        progress,
+    };
+    (options, events)
+}
+
+pub(crate) fn drain(events: &mut mpsc::Receiver<Progress>) -> Vec<Progress> {
+    std::iter::from_fn(|| events.try_recv().ok()).collect()
+}
+
+pub(crate) async fn plan_for(cluster: &Cluster, objects: Vec<Value>, previous: &[InventoryItem]) -> Plan {
+    let application = app();
+    let mut scopes = std::collections::BTreeMap::new();
+    for object in &objects {
+        let kind = ObjectRef::of(object).expect("an object").gvk;
+        if let Ok(resource) = cluster.resolve(&kind).await {
+            scopes.insert(kind, resource.scope);
+        }
+    }
+    let rendered =
+        objects.into_iter().map(|object| Rendered { object, source: "templates/all.yaml".to_owned() }).collect();
+    let input = PlanInput { application: &application, package: "site", rendered, previous, maintenance: false };
+    plan(input, |kind| scopes.get(kind).copied(), |_| true).expect("a plan")
+}
+
+#[tokio::test]
+async fn kinds_are_resolved_with_scope_and_subresources() {
+    let (devcluster, cluster) = start(false).await;
+    let deployment = cluster.resolve(&gvk("apps/v1", "Deployment")).await.expect("served");
+    assert_eq!((deployment.api.plural.as_str(), deployment.scope), ("deployments", Scope::Namespaced));
+    assert!(deployment.serves("list") && deployment.subresources.contains(&"scale".to_owned()));
+    assert_eq!(cluster.resolve(&gvk("v1", "Namespace")).await.expect("served").scope, Scope::Cluster);
+    let before = devcluster.request_count();
+    cluster.resolve(&gvk("apps/v1", "StatefulSet")).await.expect("served");
+    assert_eq!(devcluster.request_count(), before, "the same group version is not asked for again");
+    for _ in 0..10 {
+        let error = cluster.resolve(&gvk("example.org/v1", "Widget")).await.expect_err("not served");
+        assert_eq!(error.reason(), "KindNotServed");
+    }
+    assert_eq!(devcluster.request_count(), before + 1, "a miss is remembered for a while");
+}
+
+#[tokio::test]
+async fn names_cannot_lead_a_request_elsewhere() {
+    let (_devcluster, cluster) = start(false).await;
+    for name in ["../secrets/x", "a/b", "a?b", "a%2fb", "..", "a b"] {
+        let error = cluster.get(&reference("v1", "ConfigMap", "demo", name)).await.expect_err("refused");
+        assert_eq!(error.reason(), "BadRequest", "{name}");
+    }
+    let error = cluster.list(&gvk("v1", "ConfigMap"), Some("demo/secrets?"), "").await.expect_err("refused");
+    assert_eq!(error.reason(), "BadRequest");
+}
