@@ -20,6 +20,7 @@ pub mod queue;
 pub mod release;
 pub mod requirement;
 pub mod run;
+pub mod schedule;
 pub mod schema;
 pub mod snapshot;
 pub mod status;
