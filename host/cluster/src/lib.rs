@@ -10,19 +10,30 @@ use std::sync::Arc;
 
 use barbless_domain::identity::Gvk;
 
+mod application;
+pub mod crd;
 mod discovery;
 mod error;
+mod event;
+mod inventory;
 mod limits;
 mod perform;
+mod record;
 mod release;
 mod request;
+mod served;
 mod watch;
 
 #[cfg(test)]
 mod tests;
 
+pub use application::{ApplicationEvent, MalformedApplication, RETRY, SKIP_DELETE_HOOKS, SeenApplication};
+pub use crd::{Application, ApplicationSpec, ApplicationStatus, FINALIZER, crds};
 pub use discovery::Resource;
 pub use error::{ApiError, Cause, ConflictingField, Error, FieldConflict};
+pub use event::EventType;
+pub use inventory::{PurgeLevel, PurgeLine, PurgeReport};
+pub use record::{HEARTBEAT, NewRevision, Record, RecordError};
 pub use release::{
     Applied, Change, Foreign, PodTrouble, Progress, ReadyFn, ReleaseError, ReleaseOperation, ReleaseOptions, Remaining,
     Removed,

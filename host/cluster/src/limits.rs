@@ -46,3 +46,7 @@ pub(crate) const RECORD_UNPACKED_BYTES: u64 = 64 * 1024 * 1024;
 pub(crate) const HISTORY: usize = 10;
 /// Characters of the message of an Event; the API refuses more.
 pub(crate) const EVENT_MESSAGE: usize = 1024;
+/// How long a pending revision of another process without a sign of life is respected: six heartbeats.
+pub(crate) const PENDING_STALE: Duration = Duration::from_secs(60);
+/// How long definitions of custom resources may take to be established.
+pub(crate) const ESTABLISH_WAIT: Duration = Duration::from_secs(60);

@@ -157,6 +157,34 @@ pub enum Progress {
     },
 }
 
+impl fmt::Display for Change {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.write_str(match self {
+            Self::Created => "created",
+            Self::Configured => "configured",
+            Self::Unchanged => "unchanged",
+            Self::Recreated => "recreated",
+        })
+    }
+}
+
+impl fmt::Display for Progress {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        match self {
+            Self::Applied { target, change } => write!(f, "{target} {change}"),
+            Self::Waiting { target, why } => write!(f, "{target} is not ready: {why}"),
+            Self::Ready { target } => write!(f, "{target} is ready"),
+            Self::PodFailing(trouble) => write!(f, "{} has trouble: {trouble}", trouble.workload),
+            Self::HookStarted { target, event } => write!(f, "{} hook {target} begins", event.as_str()),
+            Self::HookSucceeded { target, event } => write!(f, "{} hook {target} succeeded", event.as_str()),
+            Self::HookFailed { target, event, why } => write!(f, "{} hook {target} failed: {why}", event.as_str()),
+            Self::Deleting { target } => write!(f, "{target} is being deleted"),
+            Self::Gone { target } => write!(f, "{target} is gone"),
+            Self::Left { target, why } => write!(f, "{target} is left: {why}"),
+        }
+    }
+}
+
 /// What an apply did.
 #[derive(Debug, Clone, Default, PartialEq, Eq)]
 pub struct Applied {

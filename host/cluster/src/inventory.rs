@@ -1,0 +1,223 @@
+//! Which objects of a release are there, and which objects nobody removes.
+
+use std::collections::{BTreeMap, BTreeSet};
+
+use barbless_domain::event::Failure;
+use barbless_domain::grant::{INSTANCE_LABEL, Scope};
+use barbless_domain::identity::{ApplicationId, Gvk, ObjectRef};
+use barbless_domain::operation::Propagation;
+use barbless_domain::release::is_kept;
+use futures::{StreamExt, TryStreamExt};
+
+use crate::Cluster;
+use crate::discovery::Resource;
+use crate::error::Error;
+use crate::limits::PARALLEL;
+use crate::request::{Target, metadata};
+
+/// What became of the orphans of an application.
+#[derive(Debug, Clone, Default, PartialEq, Eq)]
+pub struct PurgeReport {
+    /// What was asked to go. It is not waited for.
+    pub deleted: Vec<ObjectRef>,
+    /// What happened, one line each; every line has the word "orphan".
+    pub entries: Vec<PurgeLine>,
+}
+
+/// One line of a [`PurgeReport`].
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub struct PurgeLine {
+    /// How much it matters.
+    pub level: PurgeLevel,
+    /// The text.
+    pub text: String,
+}
+
+/// How much a line matters.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub enum PurgeLevel {
+    /// What happened.
+    Info,
+    /// Something was left.
+    Warn,
+    /// Something failed and is to be repeated.
+    Error,
+}
+
+impl PurgeReport {
+    /// The lines, for people.
+    pub fn lines(&self) -> impl Iterator<Item = String> + '_ {
+        self.entries.iter().map(|entry| entry.text.clone())
+    }
+
+    /// Why the step has to be repeated, if it has to.
+    #[must_use]
+    pub fn failure(&self) -> Option<Failure> {
+        let errors: Vec<&str> = self
+            .entries
+            .iter()
+            .filter(|entry| entry.level == PurgeLevel::Error)
+            .map(|entry| entry.text.as_str())
+            .collect();
+        (!errors.is_empty()).then(|| Failure {
+            reason: "OrphansNotPurged".to_owned(),
+            message: errors.join("; "),
+            hint: None,
+            retry_after_ms: None,
+        })
+    }
+
+    fn say(&mut self, level: PurgeLevel, application: &ApplicationId, text: String) {
+        match level {
+            PurgeLevel::Info => tracing::info!(%application, "{text}"),
+            PurgeLevel::Warn => tracing::warn!(%application, "{text}"),
+            PurgeLevel::Error => tracing::error!(%application, "{text}"),
+        }
+        self.entries.push(PurgeLine { level, text });
+    }
+}
+
+impl Cluster {
+    /// Which of these objects of an application are not there. One list of metadata per kind; an object without the
+    /// label of the application counts as missing, since the next apply has to put it back.
+    ///
+    /// # Errors
+    /// If the API server refuses or does not answer. A kind that is not served has no objects.
+    pub async fn missing(
+        &self,
+        application: &ApplicationId,
+        references: &[ObjectRef],
+    ) -> Result<Vec<ObjectRef>, Error> {
+        let mut by_kind: BTreeMap<(&Gvk, &str), Vec<&ObjectRef>> = BTreeMap::new();
+        for reference in references {
+            by_kind.entry((&reference.gvk, &reference.namespace)).or_default().push(reference);
+        }
+        let labels = format!("{INSTANCE_LABEL}={}", application.name());
+        let missing: Vec<Vec<ObjectRef>> = futures::stream::iter(by_kind)
+            .map(|((gvk, namespace), wanted)| {
+                let labels = &labels;
+                async move {
+                    let resource = match self.resolve(gvk).await {
+                        Ok(resource) => resource,
+                        Err(Error::KindNotServed { .. }) => return Ok(wanted.into_iter().cloned().collect()),
+                        Err(error) => return Err(error),
+                    };
+                    let namespace = (!namespace.is_empty()).then_some(namespace);
+                    let found = self.list_in(&resource, namespace, labels, true).await?;
+                    let names: BTreeSet<&str> = found.iter().filter_map(|it| metadata(it, "name")).collect();
+                    Ok(wanted.into_iter().filter(|it| !names.contains(it.name.as_str())).cloned().collect())
+                }
+            })
+            .buffer_unordered(PARALLEL)
+            .try_collect()
+            .await?;
+        let missing: BTreeSet<ObjectRef> = missing.into_iter().flatten().collect();
+        // In the order of the question.
+        Ok(references.iter().filter(|reference| missing.contains(reference)).cloned().collect())
+    }
+
+    /// Deletes what a deleted application may have left: objects of these kinds, given as `(kind, version)`, in its
+    /// namespace and with its label. A version is `<group>/<version>`, or `<version>` for every group that serves the
+    /// kind at that version.
+    ///
+    /// Deletion is in the background, for the object with that uid only, and not waited for. Left are objects that
+    /// already go, objects that `helm.sh/resource-policy: keep` protects, cluster-scoped kinds and kinds that are not
+    /// served. An API error does not stop the rest; the report has a [`PurgeReport::failure`] then.
+    pub async fn purge_orphans(&self, application: &ApplicationId, kinds: &[(String, String)]) -> PurgeReport {
+        let mut report = PurgeReport::default();
+        // Kinds may be spelt twice, and both spellings may mean one.
+        let mut seen = BTreeSet::new();
+        for (kind, version) in kinds {
+            let found = match self.orphan_kinds(kind, version).await {
+                Ok(found) => found,
+                Err(error) => {
+                    let text =
+                        format!("orphan resources of kind {kind} ({version}) were not looked for: {}", error.chain());
+                    report.say(PurgeLevel::Error, application, text);
+                    continue;
+                }
+            };
+            if found.is_empty() {
+                let text = format!("orphan kind {kind} ({version}) is skipped: the cluster does not serve it");
+                report.say(PurgeLevel::Warn, application, text);
+            }
+            for resource in found {
+                if seen.insert((resource.api.group.clone(), resource.api.plural.clone())) {
+                    self.purge_kind(application, &resource, &mut report).await;
+                }
+            }
+        }
+        report
+    }
+
+    /// The served kinds that a declaration means.
+    async fn orphan_kinds(&self, kind: &str, version: &str) -> Result<Vec<Resource>, Error> {
+        let mut found = Vec::new();
+        let mut candidates = Vec::new();
+        if version.contains('/') {
+            candidates.push(version.to_owned());
+        } else {
+            candidates.push(version.to_owned());
+            let groups = self.client().list_api_groups().await;
+            let groups = groups.map_err(|error| Error::of("discover", "API groups", error))?;
+            for group in groups.groups {
+                let served = group.versions.into_iter().filter(|served| served.version == version);
+                candidates.extend(served.map(|served| served.group_version));
+            }
+        }
+        for api_version in candidates {
+            let Ok(gvk) = Gvk::parse(&api_version, kind) else { continue };
+            match self.resolve(&gvk).await {
+                Ok(resource) => found.push(resource),
+                Err(Error::KindNotServed { .. }) => {}
+                Err(error) => return Err(error),
+            }
+        }
+        Ok(found)
+    }
+
+    async fn purge_kind(&self, application: &ApplicationId, resource: &Resource, report: &mut PurgeReport) {
+        let kind = &resource.api.kind;
+        if resource.scope == Scope::Cluster {
+            let text = format!("orphan kind {kind} is skipped: it is cluster-scoped");
+            return report.say(PurgeLevel::Warn, application, text);
+        }
+        if !resource.serves("list") || !resource.serves("delete") {
+            let text = format!("orphan kind {kind} is skipped: it cannot be listed or deleted");
+            return report.say(PurgeLevel::Warn, application, text);
+        }
+        let labels = format!("{INSTANCE_LABEL}={}", application.name());
+        let objects = match self.list_in(resource, Some(application.namespace()), &labels, true).await {
+            Ok(objects) => objects,
+            Err(error) => {
+                let text = format!("orphan resources of kind {kind} could not be listed: {}", error.chain());
+                return report.say(PurgeLevel::Error, application, text);
+            }
+        };
+        for object in objects {
+            let Ok(target) = ObjectRef::of(&object) else { continue };
+            if metadata(&object, "deletionTimestamp").is_some() {
+                continue;
+            }
+            if is_kept(&object) {
+                let text = format!("orphan {target} stays: its resource policy keeps it");
+                report.say(PurgeLevel::Info, application, text);
+                continue;
+            }
+            let at = Target { resource, object: &target };
+            match self.delete_in(&at, Propagation::Background, metadata(&object, "uid")).await {
+                Ok(true) => {
+                    report.say(PurgeLevel::Info, application, format!("orphan {target} was deleted"));
+                    report.deleted.push(target);
+                }
+                Ok(false) => {}
+                // Another object took its place.
+                Err(error) if error.is_lost_race() => {}
+                Err(error) => {
+                    let text = format!("orphan {target} could not be deleted: {}", error.chain());
+                    report.say(PurgeLevel::Error, application, text);
+                }
+            }
+        }
+    }
+}
