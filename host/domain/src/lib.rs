@@ -7,6 +7,7 @@
 #![forbid(unsafe_code)]
 #![warn(missing_docs)]
 
+pub mod declaration;
 pub mod effect;
 pub mod event;
 pub mod grant;
