@@ -180,10 +180,6 @@ impl Catalog {
         table.values().filter(|r| r.api_version() == r.storage_api_version && r.has_verb("list")).cloned().collect()
     }
 
-    pub(crate) fn by_table(&self, name: &str) -> Option<Arc<Resource>> {
-        self.table().values().find(|r| &*r.table == name && r.api_version() == r.storage_api_version).cloned()
-    }
-
     /// Puts the versions of one CustomResourceDefinition in place of those that it had before.
     pub(crate) fn replace_custom(&self, group: &str, plural: &str, versions: Vec<(CustomVersion, Resource)>) {
         let mut place = self.table.write();

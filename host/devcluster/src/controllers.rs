@@ -1,34 +1,83 @@
 //! The controllers: what makes objects change by themselves.
+//!
+//! One task reads every change of the store and turns it into work items; an item names an object and a role, is kept
+//! once however often it is asked for, and may wait for a time. Each item looks at the state and brings it one step on,
+//! so a lost or repeated item does no harm. Nothing polls. The controllers write through the registry like clients.
 
-use std::{sync::Arc, time::Duration};
+mod garbage;
+mod namespaces;
+mod network;
+mod pods;
+mod replicas;
+mod sets;
+mod storage;
+mod work;
 
-use serde_json::json;
+use std::{
+    collections::HashMap,
+    sync::{
+        Arc,
+        atomic::{AtomicU32, Ordering},
+    },
+    time::Duration,
+};
+
+use parking_lot::Mutex;
+use serde_json::{Value, json};
+use tokio::time::Instant;
 use tokio_util::sync::CancellationToken;
 
 use crate::{
-    registry::{Options, Registry},
+    catalog::Resource,
+    json::{self, at, list, text},
+    registry::{DeleteOptions, Edit, Options, Outcome, Registry},
     status::ApiError,
+    store::{Change, Stored},
 };
+use work::{Item, Queue, Role};
 
 /// The name under which controllers own fields.
 const MANAGER: &str = "kube-controller-manager";
+const NODE: &str = "dev-node-0";
+/// Changes read at once, and items done before changes are read again.
+const BATCH_MAX: usize = 256;
+
+/// Annotations by which an object says how its workload behaves.
+mod knob {
+    pub(super) const PREFIX: &str = "devcluster.barbless.dev/";
+    pub(super) const FAIL: &str = "devcluster.barbless.dev/fail";
+    pub(super) const HANG: &str = "devcluster.barbless.dev/hang";
+    pub(super) const DELAY: &str = "devcluster.barbless.dev/delay";
+}
 
 /// Makes what every cluster has from its first moment. What exists is left alone.
 pub(crate) fn bootstrap(registry: &Registry) -> Result<(), ApiError> {
     for name in ["default", "kube-system", "kube-public", "kube-node-lease"] {
         ensure(registry, "v1", "Namespace", "", json!({"metadata": {"name": name}}))?;
     }
+    let service = json!({
+        "metadata": {"name": "kubernetes", "labels": {"component": "apiserver", "provider": "kubernetes"}},
+        "spec": {"clusterIP": "10.96.0.1", "ports": [{"name": "https", "port": 443, "targetPort": 6443}]},
+    });
+    ensure(registry, "v1", "Service", "default", service)?;
+    let class = json!({
+        "metadata": {"name": "standard", "annotations": {"storageclass.kubernetes.io/is-default-class": "true"}},
+        "provisioner": "devcluster.barbless.dev/none",
+    });
+    ensure(registry, "storage.k8s.io/v1", "StorageClass", "", class)?;
+    for (name, value) in [("system-cluster-critical", 2_000_000_000), ("system-node-critical", 2_000_001_000)] {
+        let class = json!({"metadata": {"name": name}, "value": value});
+        ensure(registry, "scheduling.k8s.io/v1", "PriorityClass", "", class)?;
+    }
     Ok(())
 }
 
-fn ensure(
-    registry: &Registry,
-    api_version: &str,
-    kind: &str,
-    namespace: &str,
-    object: serde_json::Value,
-) -> Result<(), ApiError> {
+fn ensure(registry: &Registry, api_version: &str, kind: &str, namespace: &str, object: Value) -> Result<(), ApiError> {
     let resource = registry.catalog.by_kind(api_version, kind).ok_or_else(ApiError::no_such_resource)?;
+    let name = text(&object, &["metadata", "name"]);
+    if registry.store.get(&resource.table, namespace, name).is_some() {
+        return Ok(());
+    }
     match registry.create(&resource, namespace, object, Options::of(MANAGER)) {
         Err(error) if error.reason != "AlreadyExists" => Err(error),
         _ => Ok(()),
@@ -36,10 +85,364 @@ fn ensure(
 }
 
 /// Starts the controllers; they end with the token.
-pub(crate) fn start(
-    _registry: &Arc<Registry>,
-    _workloads: bool,
-    _ready_delay: Duration,
-    _stopping: &CancellationToken,
-) {
+pub(crate) fn start(registry: &Arc<Registry>, workloads: bool, ready_delay: Duration, stopping: &CancellationToken) {
+    let context = Context {
+        registry: Arc::clone(registry),
+        ready_delay,
+        started: Mutex::default(),
+        next_address: AtomicU32::new(0),
+    };
+    let controllers = Controllers { context, workloads, queue: Queue::default(), cursor: registry.store.revision() };
+    let stopping = stopping.clone();
+    if workloads {
+        controllers.context.register_node();
+    }
+    tokio::spawn(async move { controllers.run(stopping).await });
 }
+
+/// What every controller needs.
+struct Context {
+    registry: Arc<Registry>,
+    ready_delay: Duration,
+    /// When a Pod (by uid) was first seen on its node: its delay counts from there. An entry goes with its Pod.
+    started: Mutex<HashMap<String, Instant>>,
+    next_address: AtomicU32,
+}
+
+/// What an item wants next.
+enum Next {
+    Done,
+    /// Look again then.
+    At(Instant),
+}
+
+struct Controllers {
+    context: Context,
+    workloads: bool,
+    queue: Queue,
+    /// Changes up to this revision have been turned into items.
+    cursor: u64,
+}
+
+impl Controllers {
+    async fn run(mut self, stopping: CancellationToken) {
+        let mut signal = self.context.registry.store.subscribe_all();
+        self.look_at_everything();
+        loop {
+            signal.borrow_and_update();
+            let behind = self.observe();
+            let mut done = 0;
+            while done < BATCH_MAX
+                && let Some(item) = self.queue.pop(Instant::now())
+            {
+                self.perform(item);
+                done += 1;
+            }
+            if stopping.is_cancelled() {
+                return;
+            }
+            if behind || done > 0 {
+                // What was done has changed something; others get their turn first.
+                tokio::task::yield_now().await;
+                continue;
+            }
+            let wake = self.queue.next_due();
+            let sleep = async {
+                match wake {
+                    Some(when) => tokio::time::sleep_until(when).await,
+                    None => std::future::pending().await,
+                }
+            };
+            tokio::select! {
+                changed = signal.changed() => if changed.is_err() { return },
+                () = sleep => {}
+                () = stopping.cancelled() => return,
+            }
+        }
+    }
+
+    /// Reads changes; true when there are more.
+    fn observe(&mut self) -> bool {
+        let read = self.context.registry.store.all_changes(self.cursor, BATCH_MAX);
+        match read {
+            Ok((changes, complete)) => {
+                for change in &changes {
+                    self.enqueue(change);
+                }
+                self.cursor = complete;
+                changes.len() == BATCH_MAX
+            }
+            Err(_) => {
+                self.cursor = self.context.registry.store.revision();
+                self.look_at_everything();
+                false
+            }
+        }
+    }
+
+    /// As if every object had just changed.
+    fn look_at_everything(&mut self) {
+        let registry = Arc::clone(&self.context.registry);
+        for table in registry.store.tables() {
+            for stored in registry.store.list(&table, None).0 {
+                let part = |field: &str| text(&stored.value, &["metadata", field]).to_owned();
+                let key = (part("namespace"), part("name"));
+                let change = Change {
+                    revision: stored.revision,
+                    table: Arc::clone(&table),
+                    key,
+                    old: None,
+                    new: stored,
+                    deleted: false,
+                };
+                self.enqueue(&change);
+            }
+        }
+    }
+
+    fn enqueue(&mut self, change: &Change) {
+        garbage::enqueue(&self.context, change, &mut self.queue);
+        namespaces::enqueue(&self.context, change, &mut self.queue);
+        if self.workloads {
+            pods::enqueue(&self.context, change, &mut self.queue);
+            replicas::enqueue(&self.context, change, &mut self.queue);
+            network::enqueue(&self.context, change, &mut self.queue);
+            storage::enqueue(change, &mut self.queue);
+        }
+    }
+
+    fn perform(&mut self, item: Item) {
+        let context = &self.context;
+        let outcome = match item.role {
+            Role::Collect => garbage::collect(context, &item),
+            Role::Namespace => namespaces::namespace(context, &item),
+            Role::Definition => namespaces::definition(context, &item),
+            Role::Deployment => replicas::deployment(context, &item),
+            Role::ReplicaSet => replicas::replica_set(context, &item),
+            Role::StatefulSet => sets::stateful_set(context, &item),
+            Role::DaemonSet => sets::daemon_set(context, &item),
+            Role::Job => sets::job(context, &item),
+            Role::Pod => pods::pod(context, &item),
+            Role::Claim => storage::claim(context, &item),
+            Role::Service => network::service(context, &item),
+            Role::Endpoints => network::endpoints(context, &item),
+            Role::Ingress => network::ingress(context, &item),
+            Role::Scaler => network::scaler(context, &item),
+            Role::Budget => network::budget(context, &item),
+        };
+        match outcome {
+            Ok(Next::Done) => {}
+            Ok(Next::At(when)) => self.queue.push_at(item, when),
+            // Somebody was faster, or the namespace is going: the change that caused it brings the item back if needed.
+            Err(error) if matches!(error.code, 403 | 404 | 409) => {
+                tracing::debug!(?item, %error, "controller lost a race");
+                if error.code == 409 {
+                    self.queue.push_at(item, Instant::now() + Duration::from_millis(5));
+                }
+            }
+            Err(error) => {
+                tracing::warn!(?item, %error, "controller failed");
+                self.queue.push_at(item, Instant::now() + Duration::from_secs(1));
+            }
+        }
+    }
+}
+
+impl Context {
+    fn resource(&self, api_version: &str, kind: &str) -> Result<Arc<Resource>, ApiError> {
+        self.registry.catalog.by_kind(api_version, kind).ok_or_else(ApiError::no_such_resource)
+    }
+
+    fn get(&self, item: &Item) -> Option<Arc<Stored>> {
+        self.registry.store.get(&item.table, &item.key.0, &item.key.1)
+    }
+
+    fn create(&self, api_version: &str, kind: &str, namespace: &str, object: Value) -> Result<Arc<Stored>, ApiError> {
+        let resource = self.resource(api_version, kind)?;
+        let outcome = self.registry.create(&resource, namespace, object, Options::of(MANAGER))?;
+        Ok(finish(outcome))
+    }
+
+    /// Changes a stored object through an endpoint of its resource. The change says whether there is anything to do.
+    fn change(
+        &self,
+        stored: &Stored,
+        subresource: &str,
+        change: &(dyn Fn(&mut Value) -> bool + Sync),
+    ) -> Result<Arc<Stored>, ApiError> {
+        let value = &stored.value;
+        let resource = self.resource(text(value, &["apiVersion"]), text(value, &["kind"]))?;
+        let (namespace, name) = (text(value, &["metadata", "namespace"]), text(value, &["metadata", "name"]));
+        let edit = Edit::With(change);
+        let outcome = self.registry.update(&resource, namespace, name, subresource, &edit, Options::of(MANAGER))?;
+        Ok(finish(outcome))
+    }
+
+    /// Sets the whole status, if it differs.
+    fn set_status(&self, stored: &Stored, status: &Value) -> Result<(), ApiError> {
+        if stored.value.get("status").is_some_and(|old| json::same(old, status)) {
+            return Ok(());
+        }
+        self.change(stored, "status", &|object| {
+            json::set(object, &["status"], status.clone());
+            true
+        })?;
+        Ok(())
+    }
+
+    fn delete(&self, stored: &Stored, mut options: DeleteOptions) -> Result<(), ApiError> {
+        let value = &stored.value;
+        let resource = self.resource(text(value, &["apiVersion"]), text(value, &["kind"]))?;
+        options.uid = Some(stored.uid().to_owned());
+        let (namespace, name) = (text(value, &["metadata", "namespace"]), text(value, &["metadata", "name"]));
+        match self.registry.delete(&resource, namespace, name, &options) {
+            Ok(outcome) => {
+                finish(outcome);
+                Ok(())
+            }
+            Err(error) if error.code == 404 => Ok(()),
+            Err(error) => Err(error),
+        }
+    }
+
+    /// The objects of a kind whose controller is this object.
+    fn controlled(&self, owner: &Stored, table: &str) -> Vec<Arc<Stored>> {
+        let dependents = self.registry.store.dependents(owner.uid());
+        let ours = |stored: &Stored| controller_of(&stored.value).is_some_and(|c| text(c, &["uid"]) == owner.uid());
+        dependents.into_iter().filter(|((t, _), s)| &**t == table && ours(s)).map(|(_, stored)| stored).collect()
+    }
+
+    /// The value of an annotation of an object or of the controllers above it.
+    fn knob(&self, object: &Value, name: &str) -> Option<String> {
+        let mut here = object.clone();
+        // A Pod has at most two controllers above it (ReplicaSet, Deployment).
+        for _ in 0..4 {
+            if let Some(value) = at(&here, &["metadata", "annotations", name]).and_then(Value::as_str) {
+                return Some(value.to_owned());
+            }
+            let uid = text(controller_of(&here)?, &["uid"]).to_owned();
+            here = self.registry.store.by_uid(&uid)?.1.value.clone();
+        }
+        None
+    }
+
+    fn is_set(&self, object: &Value, name: &str) -> bool {
+        self.knob(object, name).is_some_and(|value| !matches!(value.as_str(), "" | "false" | "0"))
+    }
+
+    fn delay(&self, object: &Value) -> Duration {
+        let wanted = self.knob(object, knob::DELAY);
+        wanted.and_then(|text| parse_duration(&text)).unwrap_or(self.ready_delay)
+    }
+
+    fn started(&self, uid: &str) -> Instant {
+        *self.started.lock().entry(uid.to_owned()).or_insert_with(Instant::now)
+    }
+
+    fn forget(&self, uid: &str) {
+        self.started.lock().remove(uid);
+    }
+
+    /// An address for a Pod or a load balancer. They come round after 65 000, which nothing here minds.
+    fn pod_address(&self) -> String {
+        let n = self.next_address.fetch_add(1, Ordering::Relaxed) % 65_000;
+        std::net::Ipv4Addr::from(0x0af4_0002 + n).to_string()
+    }
+
+    fn register_node(&self) {
+        let object = json!({"metadata": {"name": NODE, "labels": {
+            "kubernetes.io/hostname": NODE, "kubernetes.io/os": "linux", "kubernetes.io/arch": "amd64"}}});
+        let result = ensure(&self.registry, "v1", "Node", "", object).and_then(|()| {
+            let resource = self.resource("v1", "Node")?;
+            let node = self.registry.get(&resource, "", NODE)?;
+            let now = json::now();
+            let capacity = json!({"cpu": "64", "memory": "256Gi", "pods": "1000", "ephemeral-storage": "1Ti"});
+            let status = json!({
+                "capacity": capacity, "allocatable": capacity,
+                "addresses": [{"type": "InternalIP", "address": "10.0.0.1"}, {"type": "Hostname", "address": NODE}],
+                "conditions": [{"type": "Ready", "status": "True", "reason": "KubeletReady",
+                    "message": "nothing runs here", "lastHeartbeatTime": now, "lastTransitionTime": now}],
+                "nodeInfo": {"kubeletVersion": crate::server::GIT_VERSION, "kubeProxyVersion": "", "osImage": "none",
+                    "operatingSystem": "linux", "architecture": "amd64", "kernelVersion": "0",
+                    "containerRuntimeVersion": "none://0", "machineID": "", "systemUUID": "", "bootID": ""},
+            });
+            if list(&node.value, &["status", "conditions"]).is_empty() {
+                self.set_status(&node, &status)
+            } else {
+                Ok(())
+            }
+        });
+        if let Err(error) = result {
+            tracing::warn!(%error, "cannot register the node");
+        }
+    }
+}
+
+/// Nobody waits for a controller's write to reach the disk; the writer logs its failures.
+fn finish(outcome: Outcome) -> Arc<Stored> {
+    outcome.ticket.ignore();
+    outcome.object
+}
+
+fn parse_duration(text: &str) -> Option<Duration> {
+    let digits = text.find(|c: char| !c.is_ascii_digit()).unwrap_or(text.len());
+    let (number, unit) = text.split_at(digits);
+    let number = number.parse::<u64>().ok()?;
+    match unit.trim() {
+        "ms" => Some(Duration::from_millis(number)),
+        "" | "s" => Some(Duration::from_secs(number)),
+        "m" => Some(Duration::from_secs(number.checked_mul(60)?)),
+        _ => None,
+    }
+    // A bound, so that adding it to the clock cannot overflow.
+    .map(|delay| delay.min(Duration::from_secs(24 * 3600)))
+}
+
+/// The owner reference of the controller of an object.
+fn controller_of(object: &Value) -> Option<&Value> {
+    let owners = list(object, &["metadata", "ownerReferences"]);
+    owners.iter().find(|owner| owner.get("controller") == Some(&Value::Bool(true)))
+}
+
+/// An owner reference that makes this object the controller.
+fn reference_to(owner: &Value) -> Value {
+    json!({
+        "apiVersion": text(owner, &["apiVersion"]), "kind": text(owner, &["kind"]),
+        "name": text(owner, &["metadata", "name"]), "uid": text(owner, &["metadata", "uid"]),
+        "controller": true, "blockOwnerDeletion": true,
+    })
+}
+
+fn is_terminating(object: &Value) -> bool {
+    at(object, &["metadata", "deletionTimestamp"]).is_some()
+}
+
+/// A condition of an object's status.
+fn condition<'a>(object: &'a Value, kind: &str) -> Option<&'a Value> {
+    list(object, &["status", "conditions"]).iter().find(|condition| text(condition, &["type"]) == kind)
+}
+
+fn is_true(object: &Value, kind: &str) -> bool {
+    condition(object, kind).is_some_and(|condition| text(condition, &["status"]) == "True")
+}
+
+/// A condition, with the time of the old one if its status is the same.
+fn make_condition(object: &Value, kind: &str, status: bool, reason: &str, message: &str) -> Value {
+    let status = if status { "True" } else { "False" };
+    let old = condition(object, kind).filter(|old| text(old, &["status"]) == status);
+    let since = old.map(|old| text(old, &["lastTransitionTime"]).to_owned()).filter(|time| !time.is_empty());
+    json!({"type": kind, "status": status, "reason": reason, "message": message,
+           "lastTransitionTime": since.unwrap_or_else(json::now)})
+}
+
+/// Ten characters that stand for a document.
+fn short_hash(value: &Value) -> String {
+    use sha2::{Digest, Sha256};
+    const ALPHABET: &[u8] = b"bcdfghjklmnpqrstvwxz2456789";
+    let digest = Sha256::digest(value.to_string().as_bytes());
+    let letter = |byte: &u8| ALPHABET.get(usize::from(*byte) % ALPHABET.len()).map(|b| char::from(*b));
+    digest.iter().take(10).filter_map(letter).collect()
+}
+
+#[cfg(test)]
+mod tests;

@@ -87,8 +87,3 @@ pub(crate) fn same(left: &Value, right: &Value) -> bool {
 pub(crate) fn now() -> String {
     jiff::Timestamp::now().strftime("%Y-%m-%dT%H:%M:%SZ").to_string()
 }
-
-/// The time now in the form of `metav1.MicroTime`.
-pub(crate) fn now_micro() -> String {
-    jiff::Timestamp::now().strftime("%Y-%m-%dT%H:%M:%S.%6fZ").to_string()
-}

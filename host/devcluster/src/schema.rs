@@ -68,7 +68,6 @@ pub(crate) struct Node {
 pub(crate) struct Strategy {
     pub(crate) merge: bool,
     pub(crate) merge_key: Option<String>,
-    pub(crate) retain_keys: bool,
     pub(crate) replace: bool,
 }
 
@@ -86,7 +85,6 @@ pub(crate) enum Kind {
         /// The type of keys that are not fields; `None` means that there can be none.
         element: Option<usize>,
         atomic: bool,
-        preserve_unknown: bool,
     },
 }
 
@@ -119,7 +117,7 @@ static ANY: Node = Node {
     required: Vec::new(),
     allowed: Vec::new(),
     default: None,
-    strategy: Strategy { merge: false, merge_key: None, retain_keys: false, replace: false },
+    strategy: Strategy { merge: false, merge_key: None, replace: false },
 };
 
 impl Schema {
@@ -237,7 +235,6 @@ impl Builder {
         let strategies = raw.get("x-kubernetes-patch-strategy").and_then(Value::as_str).unwrap_or_default();
         node.strategy = Strategy {
             merge: strategies.split(',').any(|s| s == "merge"),
-            retain_keys: strategies.split(',').any(|s| s == "retainKeys"),
             replace: strategies.split(',').any(|s| s == "replace"),
             merge_key: raw.get("x-kubernetes-patch-merge-key").and_then(Value::as_str).map(str::to_owned),
         };
@@ -323,7 +320,7 @@ impl Builder {
             return Kind::Any;
         }
         let atomic = raw.get("x-kubernetes-map-type").and_then(Value::as_str) == Some("atomic");
-        Kind::Map { fields, element, atomic, preserve_unknown }
+        Kind::Map { fields, element, atomic }
     }
 }
 

@@ -13,14 +13,15 @@ use tower::ServiceBuilder;
 use crate::{Config, DevCluster};
 
 mod client;
+mod kubectl;
 
-async fn cluster() -> (DevCluster, Client) {
+pub(crate) async fn cluster() -> (DevCluster, Client) {
     let cluster = DevCluster::start(Config::default()).await.expect("starts");
     let client = client_of(&cluster);
     (cluster, client)
 }
 
-fn client_of(cluster: &DevCluster) -> Client {
+pub(crate) fn client_of(cluster: &DevCluster) -> Client {
     let service = ServiceBuilder::new()
         .map_request(|r: http::Request<kube::client::Body>| r.map(axum::body::Body::new))
         .service(cluster.router());

@@ -56,11 +56,6 @@ impl Set {
         }
     }
 
-    /// Keeps only what is below a top-level element.
-    pub(crate) fn keep(&mut self, element: &str) {
-        self.entries.retain(|key, _| key == element);
-    }
-
     pub(crate) fn has(&self, element: &str) -> bool {
         self.entries.get(element).is_some_and(|entry| entry.member)
     }

@@ -1,1 +1,335 @@
-//! Tests.
+//! Server-side apply as tables: who owns what, what conflicts, what goes.
+
+use serde_json::{Value, json};
+
+use super::{
+    Set,
+    managed::{ApplyError, By, Managers, conflict_status},
+    typed,
+};
+use crate::schema::{self, Type};
+
+/// An object under test with its managers.
+struct Live {
+    type_name: &'static str,
+    object: Value,
+    managers: Managers,
+}
+
+impl Live {
+    fn of(type_name: &'static str) -> Self {
+        Self { type_name, object: json!({}), managers: Managers::default() }
+    }
+
+    fn ty(&self) -> Type<'static> {
+        schema::builtin().named(self.type_name).unwrap()
+    }
+
+    fn by(manager: &str) -> By<'_> {
+        By { manager, api_version: "v1", subresource: "", now: "2026-01-01T00:00:00Z" }
+    }
+
+    fn apply(&mut self, manager: &str, config: &Value) {
+        let new =
+            self.managers.apply(&self.object, config, self.ty(), Self::by(manager), false, &[]).expect("no conflict");
+        self.object = new;
+    }
+
+    fn force(&mut self, manager: &str, config: &Value) {
+        self.object =
+            self.managers.apply(&self.object, config, self.ty(), Self::by(manager), true, &[]).expect("forced");
+    }
+
+    fn refused(&self, manager: &str, config: &Value) -> Vec<String> {
+        let mut managers = self.managers.clone();
+        match managers.apply(&self.object, config, self.ty(), Self::by(manager), false, &[]) {
+            Err(ApplyError::Conflicts(conflicts)) => {
+                conflicts.into_iter().map(|c| format!("{}: {}", c.manager, c.path)).collect()
+            }
+            other => panic!("{other:?}"),
+        }
+    }
+
+    fn update(&mut self, manager: &str, new: Value) {
+        self.managers.update(&self.object, &new, self.ty(), Self::by(manager), &[]);
+        self.object = new;
+    }
+
+    fn owned(&self, manager: &str, operation: &str) -> Value {
+        let all = self.managers.to_value();
+        let entry = all.as_array().unwrap().iter().find(|e| e["manager"] == manager && e["operation"] == operation);
+        entry.map_or(Value::Null, |e| e["fieldsV1"].clone())
+    }
+}
+
+const CONFIG_MAP: &str = "io.k8s.api.core.v1.ConfigMap";
+const DEPLOYMENT: &str = "io.k8s.api.apps.v1.Deployment";
+
+fn data(data: Value) -> Value {
+    json!({"apiVersion": "v1", "kind": "ConfigMap", "metadata": {"name": "x"}, "data": data})
+}
+
+fn pod(spec: Value) -> Value {
+    json!({"spec": {"template": {"spec": spec}}})
+}
+
+#[test]
+fn an_applier_owns_what_it_says_and_nothing_of_the_identity() {
+    let mut live = Live::of(CONFIG_MAP);
+    live.apply("m", &json!({"apiVersion": "v1", "kind": "ConfigMap", "metadata": {"name": "x", "labels": {"a": "1"}}, "data": {"k": "v"}}));
+    assert_eq!(live.owned("m", "Apply"), json!({"f:data": {"f:k": {}}, "f:metadata": {"f:labels": {"f:a": {}}}}));
+}
+
+#[test]
+fn a_dropped_field_goes_and_others_stay() {
+    let mut live = Live::of(CONFIG_MAP);
+    live.apply("m", &data(json!({"a": "1", "b": "2"})));
+    live.apply("n", &data(json!({"c": "3"})));
+    live.apply("m", &data(json!({"a": "1"})));
+    assert_eq!(live.object["data"], json!({"a": "1", "c": "3"}));
+    live.apply("m", &json!({"apiVersion": "v1", "kind": "ConfigMap", "metadata": {"name": "x"}}));
+    assert_eq!(live.object["data"], json!({"c": "3"}));
+    assert_eq!(live.owned("m", "Apply"), Value::Null);
+}
+
+#[test]
+fn the_same_value_is_shared_and_survives_one_owner() {
+    let mut live = Live::of(CONFIG_MAP);
+    live.apply("m", &data(json!({"a": "1"})));
+    live.apply("n", &data(json!({"a": "1"})));
+    assert_eq!(live.owned("n", "Apply"), live.owned("m", "Apply"));
+    live.apply("m", &data(json!({})));
+    assert_eq!(live.object["data"], json!({"a": "1"}));
+    live.apply("n", &json!({}));
+    assert!(live.object["data"].get("a").is_none());
+}
+
+#[test]
+fn a_different_value_conflicts_and_force_takes_it() {
+    let mut live = Live::of(CONFIG_MAP);
+    live.apply("m", &data(json!({"a": "1", "b": "2"})));
+    assert_eq!(live.refused("n", &data(json!({"a": "9", "b": "2"}))), ["m: .data.a"]);
+    live.force("n", &data(json!({"a": "9"})));
+    assert_eq!(live.object["data"], json!({"a": "9", "b": "2"}));
+    assert_eq!(live.owned("m", "Apply"), json!({"f:data": {"f:b": {}}}));
+    assert_eq!(live.refused("m", &data(json!({"a": "1", "b": "2"}))), ["n: .data.a"]);
+}
+
+#[test]
+fn conflicts_name_manager_field_and_time() {
+    let mut live = Live::of(CONFIG_MAP);
+    live.update("kubectl", data(json!({"a": "1"})));
+    live.apply("m", &data(json!({"b": "1"})));
+    let mut managers = live.managers.clone();
+    let config = data(json!({"a": "2", "b": "2"}));
+    let Err(ApplyError::Conflicts(conflicts)) =
+        managers.apply(&live.object, &config, live.ty(), Live::by("n"), false, &[])
+    else {
+        panic!("no conflict")
+    };
+    let status = conflict_status(&conflicts).to_value();
+    assert_eq!(status["code"], 409);
+    assert_eq!(
+        status["message"],
+        "Apply failed with 2 conflicts:\nconflict with \"kubectl\" using v1 at 2026-01-01T00:00:00Z: .data.a\nconflict with \"m\": .data.b"
+    );
+    let causes = status["details"]["causes"].as_array().unwrap();
+    assert!(causes.iter().all(|c| c["reason"] == "FieldManagerConflict"));
+    assert_eq!(causes.iter().map(|c| c["field"].as_str().unwrap()).collect::<Vec<_>>(), [".data.a", ".data.b"]);
+}
+
+#[test]
+fn an_update_takes_fields_from_an_applier_who_then_conflicts() {
+    let mut live = Live::of(CONFIG_MAP);
+    live.apply("m", &data(json!({"a": "1", "b": "1"})));
+    live.update("edit", data(json!({"a": "2", "b": "1"})));
+    assert_eq!(live.owned("m", "Apply"), json!({"f:data": {"f:b": {}}}));
+    assert_eq!(live.owned("edit", "Update"), json!({"f:data": {"f:a": {}}}));
+    assert_eq!(live.refused("m", &data(json!({"a": "1", "b": "1"}))), ["edit: .data.a"]);
+}
+
+#[test]
+fn one_name_is_two_managers_by_operation() {
+    let mut live = Live::of(CONFIG_MAP);
+    live.update("m", data(json!({"a": "1"})));
+    assert_eq!(live.refused("m", &data(json!({"a": "2"}))), ["m: .data.a"]);
+}
+
+#[test]
+fn removed_fields_leave_every_owner() {
+    let mut live = Live::of(CONFIG_MAP);
+    live.apply("m", &data(json!({"a": "1", "b": "1"})));
+    live.update("edit", data(json!({"b": "1"})));
+    assert_eq!(live.owned("m", "Apply"), json!({"f:data": {"f:b": {}}}));
+    assert_eq!(live.owned("edit", "Update"), Value::Null);
+}
+
+#[test]
+fn list_items_are_owned_by_their_keys() {
+    let mut live = Live::of(DEPLOYMENT);
+    live.apply("m", &pod(json!({"containers": [{"name": "a", "image": "1", "ports": [{"containerPort": 80}]}]})));
+    assert_eq!(
+        live.owned("m", "Apply"),
+        json!({"f:spec": {"f:template": {"f:spec": {"f:containers": {"k:{\"name\":\"a\"}": {
+            ".": {}, "f:name": {}, "f:image": {},
+            "f:ports": {"k:{\"containerPort\":80,\"protocol\":\"TCP\"}": {".": {}, "f:containerPort": {}}},
+        }}}}}})
+    );
+    live.apply("n", &pod(json!({"containers": [{"name": "b", "image": "1"}]})));
+    live.apply(
+        "n",
+        &pod(json!({"containers": [{"name": "a", "env": [{"name": "X", "value": "1"}]}, {"name": "b", "image": "1"}]})),
+    );
+    let containers = |live: &Live| live.object["spec"]["template"]["spec"]["containers"].clone();
+    assert_eq!(containers(&live)[0]["image"], "1");
+    assert_eq!(containers(&live)[0]["env"], json!([{"name": "X", "value": "1"}]));
+    assert_eq!(
+        live.refused("n", &pod(json!({"containers": [{"name": "a", "image": "2"}]}))),
+        ["m: .spec.template.spec.containers[name=\"a\"].image"]
+    );
+    // m lets go of its container: what n set inside stays, with the key.
+    live.apply("m", &json!({"spec": {"replicas": 1}}));
+    assert_eq!(
+        containers(&live),
+        json!([{"name": "a", "env": [{"name": "X", "value": "1"}]}, {"name": "b", "image": "1"}])
+    );
+    live.apply("n", &pod(json!({"containers": [{"name": "b", "image": "1"}]})));
+    assert_eq!(containers(&live), json!([{"name": "b", "image": "1"}]));
+}
+
+#[test]
+fn a_default_of_a_key_names_the_same_item() {
+    let mut live = Live::of(DEPLOYMENT);
+    live.apply("m", &pod(json!({"containers": [{"name": "a", "ports": [{"containerPort": 80}]}]})));
+    live.apply("n", &pod(json!({"containers": [{"name": "a", "ports": [{"containerPort": 80, "protocol": "TCP", "name": "web"}, {"containerPort": 80, "protocol": "UDP"}]}]})));
+    let ports = &live.object["spec"]["template"]["spec"]["containers"][0]["ports"];
+    assert_eq!(
+        ports,
+        &json!([{"containerPort": 80, "protocol": "TCP", "name": "web"}, {"containerPort": 80, "protocol": "UDP"}])
+    );
+}
+
+#[test]
+fn sets_merge_by_value_and_atomic_parts_are_owned_whole() {
+    let mut live = Live::of(DEPLOYMENT);
+    live.apply("m", &json!({"metadata": {"finalizers": ["a/1"]}, "spec": {"selector": {"matchLabels": {"x": "1"}}}}));
+    assert_eq!(
+        live.owned("m", "Apply"),
+        json!({"f:metadata": {"f:finalizers": {"v:\"a/1\"": {}}}, "f:spec": {"f:selector": {}}})
+    );
+    live.apply("n", &json!({"metadata": {"finalizers": ["b/2"]}}));
+    assert_eq!(live.object["metadata"]["finalizers"], json!(["a/1", "b/2"]));
+    live.apply("m", &json!({"spec": {"selector": {"matchLabels": {"x": "1"}}}}));
+    assert_eq!(live.object["metadata"]["finalizers"], json!(["b/2"]));
+    assert_eq!(live.refused("n", &json!({"spec": {"selector": {"matchLabels": {"y": "1"}}}})), ["m: .spec.selector"]);
+    live.apply("n", &pod(json!({"containers": [{"name": "a", "args": ["1", "2"]}]})));
+    assert_eq!(
+        live.refused("m", &pod(json!({"containers": [{"name": "a", "args": ["1"]}]}))),
+        ["n: .spec.template.spec.containers[name=\"a\"].args"]
+    );
+}
+
+#[test]
+fn merged_lists_keep_the_order_of_the_configuration() {
+    let ty = schema::builtin().named(DEPLOYMENT).unwrap();
+    let names = |list: &[&str]| pod(json!({"containers": list.iter().map(|n| json!({"name": n})).collect::<Vec<_>>()}));
+    for (live, config, expected) in [
+        (&["a", "b"][..], &["b", "a"][..], &["b", "a"][..]),
+        (&["a", "b", "c"], &["b"], &["a", "b", "c"]),
+        (&["a", "b"], &["c"], &["a", "b", "c"]),
+        (&["a", "b", "c"], &["c", "a"], &["b", "c", "a"]),
+        (&["a"], &["x", "a", "y"], &["x", "a", "y"]),
+        (&[], &["a"], &["a"]),
+    ] {
+        assert_eq!(typed::merge(&names(live), &names(config), ty), names(expected), "{live:?} + {config:?}");
+    }
+}
+
+#[test]
+fn whole_structs_vanish_but_maps_of_others_stay() {
+    let mut live = Live::of(DEPLOYMENT);
+    live.apply(
+        "m",
+        &json!({"spec": {"strategy": {"type": "Recreate"}, "template": {"metadata": {"labels": {"a": "1"}}}}}),
+    );
+    live.apply("n", &json!({"spec": {"template": {"metadata": {"labels": {"b": "2"}}}}}));
+    live.apply("m", &json!({"spec": {"replicas": 2}}));
+    assert_eq!(live.object["spec"], json!({"replicas": 2, "template": {"metadata": {"labels": {"b": "2"}}}}));
+}
+
+#[test]
+fn configurations_that_do_not_fit_are_refused() {
+    let ty = schema::builtin().named(DEPLOYMENT).unwrap();
+    for (config, message) in [
+        (json!({"spec": {"foo": 1}}), ".spec.foo: field not declared in schema"),
+        (
+            pod(json!({"containers": [{"image": "x"}]})),
+            ".spec.template.spec.containers[0]: element has no value for any of the keys [\"name\"]",
+        ),
+        (
+            pod(json!({"containers": [{"name": "x"}, {"name": "x"}]})),
+            ".spec.template.spec.containers: duplicate entries for key k:{\"name\":\"x\"}",
+        ),
+        (json!({"spec": 3}), ".spec: expected a map, got number"),
+        (json!({"spec": {"replicas": {}}}), ".spec.replicas: expected a scalar, got map"),
+        (pod(json!({"containers": {}})), ".spec.template.spec.containers: expected a list, got map"),
+    ] {
+        assert_eq!(typed::check(&config, ty).unwrap_err().to_string(), message);
+    }
+}
+
+#[test]
+fn untracked_objects_belong_to_nobody_in_particular() {
+    let mut live = Live::of(CONFIG_MAP);
+    live.object = data(json!({"a": "1", "b": "1"}));
+    let before = live.object.clone();
+    live.managers.before_first_apply(&before, live.ty(), "v1");
+    assert_eq!(live.refused("m", &data(json!({"a": "2"}))), ["before-first-apply: .data.a"]);
+    live.apply("m", &data(json!({"a": "1"})));
+    assert_eq!(live.object["data"], json!({"a": "1", "b": "1"}));
+}
+
+#[test]
+fn old_update_managers_are_folded_into_one() {
+    let mut live = Live::of(CONFIG_MAP);
+    let mut map = serde_json::Map::new();
+    for n in 0..15 {
+        map.insert(format!("k{n:02}"), json!("v"));
+        live.update(&format!("m{n:02}"), data(Value::Object(map.clone())));
+    }
+    let entries = live.managers.to_value();
+    assert_eq!(entries.as_array().unwrap().len(), 10);
+    assert!(entries.as_array().unwrap().iter().any(|e| e["manager"] == "ancient-changes"));
+}
+
+#[test]
+fn fields_survive_a_round_trip_and_bad_ones_are_dropped() {
+    let fields = json!({"f:a": {".": {}, "f:b": {}}, "k:{\"z\":1,\"a\":\"x\"}": {}, "v:1": {}, "i:3": {}, "?": {}, "k:nope": {}});
+    let set = Set::from_fields(&fields).unwrap();
+    assert_eq!(
+        set.to_fields(),
+        json!({"f:a": {".": {}, "f:b": {}}, "i:3": {}, "k:{\"a\":\"x\",\"z\":1}": {}, "v:1": {}})
+    );
+    assert_eq!(set.paths(), [".a", ".a.b", "[3]", "[a=\"x\",z=1]", "[=1]"]);
+    assert!(Set::from_fields(&json!([])).is_none());
+    assert!(Set::from_fields(&json!({"f:a": 1})).is_none());
+}
+
+#[test]
+fn reset_fields_are_not_owned_and_do_not_conflict() {
+    let mut live = Live::of(DEPLOYMENT);
+    live.update("controller", json!({"status": {"replicas": 1}}));
+    let config = json!({"spec": {"replicas": 1}, "status": {"replicas": 5}});
+    live.managers.apply(&live.object.clone(), &config, live.ty(), Live::by("m"), false, &["f:status"]).unwrap();
+    assert_eq!(live.owned("m", "Apply"), json!({"f:spec": {"f:replicas": {}}}));
+}
+
+#[test]
+fn unknown_types_merge_as_maps_with_atomic_lists() {
+    let schema = schema::custom(None);
+    let ty = schema.named(schema::ROOT).unwrap();
+    let merged =
+        typed::merge(&json!({"spec": {"a": {"b": 1}, "l": [1]}}), &json!({"spec": {"a": {"c": 2}, "l": [2]}}), ty);
+    assert_eq!(merged, json!({"spec": {"a": {"b": 1, "c": 2}, "l": [2]}}));
+    assert_eq!(typed::field_set(&json!({"spec": {"l": [1]}}), ty).to_fields(), json!({"f:spec": {".": {}, "f:l": {}}}));
+}

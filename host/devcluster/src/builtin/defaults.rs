@@ -46,7 +46,6 @@ pub(crate) fn apply(group: &str, kind: &str, object: &mut Value) {
             default(object, &["status", "phase"], json!("Pending"));
         }
         ("", "Namespace") => {
-            default(object, &["spec", "finalizers"], json!(["kubernetes"]));
             let name = text(object, &["metadata", "name"]).to_owned();
             if !name.is_empty() {
                 default(object, &["metadata", "labels", "kubernetes.io/metadata.name"], json!(name));

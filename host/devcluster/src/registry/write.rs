@@ -8,7 +8,7 @@ use super::{CRD_TABLE, NAMESPACES, Registry, convert};
 use crate::{
     apply::managed::{ApplyError, By, Managers, conflict_status},
     builtin,
-    catalog::{Resource, group_version},
+    catalog::Resource,
     crd::{self, structural},
     json::{self, at, copy, int, list, remove, same, set, text},
     patch,
@@ -168,6 +168,13 @@ impl Registry {
         if resource.is("", "Service") {
             self.allocate_service(&mut object);
         }
+        if resource.is("", "PersistentVolumeClaim") && at(&object, &["spec", "storageClassName"]).is_none() {
+            self.choose_storage_class(&mut object);
+        }
+        if resource.is("", "Namespace") {
+            // Only here: a namespace that is going has none, and must not get it back.
+            set(&mut object, &["spec", "finalizers"], json!(["kubernetes"]));
+        }
         if resource.is("", "Pod") {
             set(&mut object, &["status", "phase"], json!("Pending"));
             let class = quality_class(&object);
@@ -216,6 +223,16 @@ impl Registry {
         Ok(Outcome { object: self.view(resource, &stored), created: true, removed: false, warnings, ticket })
     }
 
+    /// A claim without a class gets the default one, if there is one.
+    fn choose_storage_class(&self, claim: &mut Value) {
+        const DEFAULT: &str = "storageclass.kubernetes.io/is-default-class";
+        let classes = self.store.list("storage.k8s.io/storageclasses", None).0;
+        let is_default = |class: &&Arc<Stored>| text(&class.value, &["metadata", "annotations", DEFAULT]) == "true";
+        if let Some(class) = classes.iter().find(is_default) {
+            set(claim, &["spec", "storageClassName"], json!(text(&class.value, &["metadata", "name"])));
+        }
+    }
+
     fn admit_creation(&self, resource: &Resource, namespace: &str, name: &str) -> Result<(), ApiError> {
         if !resource.namespaced {
             return Ok(());
@@ -262,6 +279,13 @@ impl Registry {
             return Err(ApiError::bad_request("metadata is not an object"));
         }
         json::default(object, &["metadata"], json!({}));
+        for field in ["name", "namespace", "generateName", "uid", "resourceVersion"] {
+            if at(object, &["metadata", field]).is_some_and(|value| !value.is_string() && !value.is_null()) {
+                return Err(ApiError::bad_request(format!(
+                    "json: cannot unmarshal into Go struct field ObjectMeta.metadata.{field} of type string"
+                )));
+            }
+        }
         if resource.namespaced {
             json::default(object, &["metadata", "namespace"], json!(namespace));
             let given = text(object, &["metadata", "namespace"]);
@@ -793,10 +817,4 @@ fn quality_class(pod: &Value) -> &'static str {
         (true, false) => "Burstable",
         (false, _) => "BestEffort",
     }
-}
-
-/// The name of the kind for messages about a type that no resource has.
-pub(crate) fn kind_of(object: &Value) -> String {
-    let (group, version) = crate::catalog::split_group_version(text(object, &["apiVersion"]));
-    format!("{}, Kind={}", group_version(group, version), text(object, &["kind"]))
 }

@@ -4,7 +4,7 @@ use serde_json::{Value, json};
 
 use crate::{catalog::Resource, json};
 
-/// Fills the status of a review.
+/// Fills the status of a review; a review that is not an object becomes an empty one.
 pub(super) fn answer(resource: &Resource, mut review: Value) -> Value {
     json::default(&mut review, &["apiVersion"], json!(resource.api_version()));
     json::default(&mut review, &["kind"], json!(resource.kind));

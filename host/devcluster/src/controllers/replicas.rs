@@ -1,0 +1,367 @@
+//! Deployments and ReplicaSets: the right number of Pods of the right template.
+
+use std::sync::Arc;
+
+use serde_json::{Value, json};
+use tokio::time::Instant;
+
+use super::{
+    Context, Next, condition, controller_of, is_terminating, is_true, make_condition,
+    pods::PODS,
+    reference_to, short_hash,
+    work::{Item, Queue, Role},
+};
+use crate::{
+    json::{self, at, copy, int, remove, same, set, text},
+    registry::DeleteOptions,
+    status::ApiError,
+    store::{Change, Stored},
+};
+
+pub(super) const DEPLOYMENTS: &str = "apps/deployments";
+pub(super) const REPLICA_SETS: &str = "apps/replicasets";
+pub(super) const STATEFUL_SETS: &str = "apps/statefulsets";
+pub(super) const DAEMON_SETS: &str = "apps/daemonsets";
+pub(super) const JOBS: &str = "batch/jobs";
+const REPLICATION_CONTROLLERS: &str = "/replicationcontrollers";
+const HASH_LABEL: &str = "pod-template-hash";
+const REVISION: &str = "deployment.kubernetes.io/revision";
+
+fn role_of(table: &str) -> Option<Role> {
+    match table {
+        DEPLOYMENTS => Some(Role::Deployment),
+        REPLICA_SETS | REPLICATION_CONTROLLERS => Some(Role::ReplicaSet),
+        STATEFUL_SETS => Some(Role::StatefulSet),
+        DAEMON_SETS => Some(Role::DaemonSet),
+        JOBS => Some(Role::Job),
+        _ => None,
+    }
+}
+
+pub(super) fn enqueue(context: &Context, change: &Change, queue: &mut Queue) {
+    if let Some(role) = role_of(&change.table).filter(|_| !change.deleted) {
+        queue.push(Item::of(role, change));
+    }
+    // The controller of what changed counts again.
+    if matches!(&*change.table, PODS | REPLICA_SETS | "/persistentvolumeclaims")
+        && let Some(owner) = controller_of(&change.new.value)
+        && let Some(((table, key), _)) = context.registry.store.by_uid(text(owner, &["uid"]))
+        && let Some(role) = role_of(&table)
+    {
+        queue.push(Item { role, table, key });
+    }
+}
+
+/// What a controller sees of its Pods.
+#[derive(Debug, Default)]
+pub(super) struct Census {
+    /// Neither ended nor being deleted.
+    pub(super) active: Vec<Arc<Stored>>,
+    pub(super) succeeded: i64,
+    pub(super) failed: i64,
+    pub(super) terminating: i64,
+}
+
+impl Census {
+    pub(super) fn take(context: &Context, owner: &Stored) -> Self {
+        let mut census = Self::default();
+        for pod in context.controlled(owner, PODS) {
+            match text(&pod.value, &["status", "phase"]) {
+                "Succeeded" => census.succeeded += 1,
+                "Failed" => census.failed += 1,
+                _ if is_terminating(&pod.value) => census.terminating += 1,
+                _ => census.active.push(pod),
+            }
+        }
+        census
+    }
+
+    pub(super) fn ready(&self) -> i64 {
+        count(self.active.iter().filter(|pod| is_true(&pod.value, "Ready")).count())
+    }
+}
+
+pub(super) fn count(number: usize) -> i64 {
+    i64::try_from(number).unwrap_or(i64::MAX)
+}
+
+/// A Pod of a controller's template.
+pub(super) fn pod_of(owner: &Value, template: &Value) -> Value {
+    let mut pod = json!({"metadata": template.get("metadata").cloned().unwrap_or_else(|| json!({}))});
+    for field in ["name", "namespace", "creationTimestamp", "uid", "resourceVersion"] {
+        remove(&mut pod, &["metadata", field]);
+    }
+    set(&mut pod, &["spec"], template.get("spec").cloned().unwrap_or_default());
+    set(&mut pod, &["metadata", "ownerReferences"], json!([reference_to(owner)]));
+    pod
+}
+
+pub(super) fn replica_set(context: &Context, item: &Item) -> Result<Next, ApiError> {
+    let Some(stored) = context.get(item) else { return Ok(Next::Done) };
+    let set_object = &stored.value;
+    let census = Census::take(context, &stored);
+    let wanted = int(set_object, &["spec", "replicas"]).unwrap_or(1);
+    let have = count(census.active.len());
+    if !is_terminating(set_object) {
+        if have < wanted {
+            let template = at(set_object, &["spec", "template"]).cloned().unwrap_or_default();
+            for _ in have..wanted {
+                let mut pod = pod_of(set_object, &template);
+                let base = text(set_object, &["metadata", "name"]);
+                set(&mut pod, &["metadata", "generateName"], json!(format!("{base}-")));
+                context.create("v1", "Pod", &item.key.0, pod)?;
+            }
+            // The new Pods bring the item back.
+            return Ok(Next::Done);
+        }
+        if have > wanted {
+            // Those that are not ready go first.
+            let mut victims = census.active.clone();
+            victims.sort_by_key(|pod| is_true(&pod.value, "Ready"));
+            let surplus = usize::try_from(have - wanted).unwrap_or_default();
+            for pod in victims.iter().take(surplus) {
+                context.delete(pod, DeleteOptions::default())?;
+            }
+        }
+    }
+    let alive = have.min(wanted);
+    let ready = census.ready().min(alive);
+    let mut status = json!({
+        "replicas": alive, "fullyLabeledReplicas": alive, "observedGeneration": generation(set_object),
+    });
+    if ready > 0 {
+        set(&mut status, &["readyReplicas"], json!(ready));
+        set(&mut status, &["availableReplicas"], json!(ready));
+    }
+    context.set_status(&stored, &status)?;
+    Ok(Next::Done)
+}
+
+pub(super) fn generation(object: &Value) -> i64 {
+    int(object, &["metadata", "generation"]).unwrap_or_default()
+}
+
+fn same_template(set_object: &Value, template: &Value) -> bool {
+    let mut ours = at(set_object, &["spec", "template"]).cloned().unwrap_or_default();
+    let mut theirs = template.clone();
+    for side in [&mut ours, &mut theirs] {
+        remove(side, &["metadata", "labels", HASH_LABEL]);
+        remove(side, &["metadata", "creationTimestamp"]);
+    }
+    same(&ours, &theirs)
+}
+
+fn replicas(object: &Value, path: &[&str]) -> i64 {
+    int(object, path).unwrap_or_default()
+}
+
+pub(super) fn deployment(context: &Context, item: &Item) -> Result<Next, ApiError> {
+    let Some(stored) = context.get(item) else { return Ok(Next::Done) };
+    let object = &stored.value;
+    if is_terminating(object) {
+        return Ok(Next::Done);
+    }
+    let wanted = int(object, &["spec", "replicas"]).unwrap_or(1);
+    let template = at(object, &["spec", "template"]).cloned().unwrap_or_default();
+    let sets = context.controlled(&stored, REPLICA_SETS);
+    let revision = |set_object: &Value| {
+        let text = at(set_object, &["metadata", "annotations", REVISION]).and_then(Value::as_str);
+        text.and_then(|text| text.parse::<i64>().ok()).unwrap_or_default()
+    };
+    let newest = sets.iter().map(|s| revision(&s.value)).max().unwrap_or_default();
+    let paused = at(object, &["spec", "paused"]) == Some(&Value::Bool(true));
+    let Some(current) = sets.iter().find(|s| same_template(&s.value, &template)) else {
+        if !paused {
+            create_replica_set(context, object, &template, wanted, newest + 1)?;
+        }
+        return Ok(Next::Done);
+    };
+    let others = sets.iter().filter(|s| s.uid() != current.uid()).collect::<Vec<_>>();
+    let mut number = revision(&current.value);
+    if number < newest {
+        // Rolled back to a template that was there before: it becomes the newest revision.
+        number = newest + 1;
+        context.change(current, "", &|set_object| {
+            set(set_object, &["metadata", "annotations", REVISION], json!(number.to_string()));
+            true
+        })?;
+    }
+    if text(object, &["metadata", "annotations", REVISION]) != number.to_string() {
+        context.change(&stored, "", &|object| {
+            set(object, &["metadata", "annotations", REVISION], json!(number.to_string()));
+            true
+        })?;
+        return Ok(Next::Done);
+    }
+    roll(context, object, current, &others, wanted, paused)?;
+    show_deployment(context, &stored, current, &sets, wanted)
+}
+
+fn create_replica_set(
+    context: &Context,
+    deployment: &Value,
+    template: &Value,
+    wanted: i64,
+    revision: i64,
+) -> Result<(), ApiError> {
+    let hash = short_hash(template);
+    let name = text(deployment, &["metadata", "name"]);
+    let mut template = template.clone();
+    set(&mut template, &["metadata", "labels", HASH_LABEL], json!(hash));
+    let mut selector = at(deployment, &["spec", "selector"]).cloned().unwrap_or_default();
+    set(&mut selector, &["matchLabels", HASH_LABEL], json!(hash));
+    let old_pods = text(deployment, &["spec", "strategy", "type"]) == "Recreate"
+        && context
+            .registry
+            .store
+            .dependents(text(deployment, &["metadata", "uid"]))
+            .iter()
+            .any(|(_, s)| replicas(&s.value, &["status", "replicas"]) > 0);
+    let object = json!({
+        "metadata": {
+            "name": format!("{name}-{hash}"),
+            "labels": at(&template, &["metadata", "labels"]),
+            "annotations": {REVISION: revision.to_string(), "deployment.kubernetes.io/desired-replicas": wanted.to_string()},
+            "ownerReferences": [reference_to(deployment)],
+        },
+        "spec": {
+            "replicas": if old_pods { 0 } else { wanted },
+            "selector": selector, "template": template,
+            "minReadySeconds": at(deployment, &["spec", "minReadySeconds"]),
+        },
+    });
+    context.create("apps/v1", "ReplicaSet", text(deployment, &["metadata", "namespace"]), object)?;
+    Ok(())
+}
+
+fn scale(context: &Context, set_object: &Stored, wanted: i64) -> Result<(), ApiError> {
+    if replicas(&set_object.value, &["spec", "replicas"]) != wanted {
+        context.change(set_object, "", &|object| {
+            set(object, &["spec", "replicas"], json!(wanted));
+            true
+        })?;
+    }
+    Ok(())
+}
+
+/// The new set to full size at once, the old ones to nothing when the new one is ready (or first, for Recreate).
+fn roll(
+    context: &Context,
+    deployment: &Value,
+    current: &Stored,
+    others: &[&Arc<Stored>],
+    wanted: i64,
+    paused: bool,
+) -> Result<(), ApiError> {
+    let recreate = text(deployment, &["spec", "strategy", "type"]) == "Recreate";
+    let old_pods = others.iter().map(|s| replicas(&s.value, &["status", "replicas"])).sum::<i64>();
+    if !(recreate && old_pods > 0) && !paused {
+        scale(context, current, wanted)?;
+    }
+    let ready = replicas(&current.value, &["status", "readyReplicas"]) >= wanted;
+    if (recreate || ready) && !paused {
+        for old in others {
+            scale(context, old, 0)?;
+        }
+    }
+    let kept = int(deployment, &["spec", "revisionHistoryLimit"]).and_then(|n| usize::try_from(n).ok()).unwrap_or(10);
+    let mut finished = others
+        .iter()
+        .filter(|s| replicas(&s.value, &["status", "replicas"]) == 0 && replicas(&s.value, &["spec", "replicas"]) == 0)
+        .collect::<Vec<_>>();
+    finished.sort_by_key(|s| std::cmp::Reverse(s.revision));
+    for old in finished.into_iter().skip(kept) {
+        context.delete(old, DeleteOptions::default())?;
+    }
+    Ok(())
+}
+
+fn show_deployment(
+    context: &Context,
+    stored: &Stored,
+    current: &Stored,
+    sets: &[Arc<Stored>],
+    wanted: i64,
+) -> Result<Next, ApiError> {
+    let object = &stored.value;
+    let sum = |field: &str| sets.iter().map(|s| replicas(&s.value, &["status", field])).sum::<i64>();
+    let (total, ready) = (sum("replicas"), sum("readyReplicas"));
+    let updated = replicas(&current.value, &["status", "replicas"]);
+    let observed = replicas(&current.value, &["status", "observedGeneration"]) == generation(&current.value);
+    let complete = observed && updated == wanted && total == wanted && ready == wanted;
+    let mut status = json!({"observedGeneration": generation(object)});
+    for (field, number) in [
+        ("replicas", total),
+        ("updatedReplicas", updated),
+        ("readyReplicas", ready),
+        ("availableReplicas", ready),
+        ("unavailableReplicas", (wanted - ready).max(0)),
+    ] {
+        if number != 0 {
+            set(&mut status, &[field], json!(number));
+        }
+    }
+    // Real controllers call a Deployment available while at most maxUnavailable Pods are missing.
+    let tolerated = tolerated_missing(object, wanted);
+    let available = ready >= wanted - tolerated;
+    let mut availability = if available {
+        make_condition(object, "Available", true, "MinimumReplicasAvailable", "Deployment has minimum availability.")
+    } else {
+        let message = "Deployment does not have minimum availability.";
+        make_condition(object, "Available", false, "MinimumReplicasUnavailable", message)
+    };
+    let now = json::now();
+    let name = text(&current.value, &["metadata", "name"]);
+    let moved = ["updatedReplicas", "readyReplicas", "replicas"]
+        .iter()
+        .any(|f| replicas(object, &["status", f]) != replicas(&status, &[f]))
+        || at(object, &["status", "observedGeneration"]) != at(&status, &["observedGeneration"]);
+    let old = condition(object, "Progressing");
+    let last = old.map(|c| text(c, &["lastUpdateTime"]).to_owned()).filter(|t| !t.is_empty());
+    let deadline = int(object, &["spec", "progressDeadlineSeconds"]).unwrap_or(600);
+    let age = last
+        .as_ref()
+        .and_then(|t| t.parse::<jiff::Timestamp>().ok())
+        .map_or(0, |t| jiff::Timestamp::now().duration_since(t).as_secs());
+    let late = !complete
+        && !moved
+        && (age >= deadline || old.is_some_and(|c| text(c, &["reason"]) == "ProgressDeadlineExceeded"));
+    let mut progress = if complete {
+        let message = format!("ReplicaSet \"{name}\" has successfully progressed.");
+        make_condition(object, "Progressing", true, "NewReplicaSetAvailable", &message)
+    } else if late {
+        let message = format!("ReplicaSet \"{name}\" has timed out progressing.");
+        make_condition(object, "Progressing", false, "ProgressDeadlineExceeded", &message)
+    } else {
+        make_condition(
+            object,
+            "Progressing",
+            true,
+            "ReplicaSetUpdated",
+            &format!("ReplicaSet \"{name}\" is progressing."),
+        )
+    };
+    let updated_at = if moved || last.is_none() { now.clone() } else { last.unwrap_or(now) };
+    set(&mut progress, &["lastUpdateTime"], json!(updated_at));
+    let since = availability.clone();
+    copy(&since, &mut availability, &["lastTransitionTime"]);
+    set(&mut availability, &["lastUpdateTime"], at(&since, &["lastTransitionTime"]).cloned().unwrap_or_default());
+    set(&mut status, &["conditions"], json!([availability, progress]));
+    context.set_status(stored, &status)?;
+    if complete || late {
+        return Ok(Next::Done);
+    }
+    let left = u64::try_from((deadline - age).clamp(1, 24 * 3600)).unwrap_or(1);
+    Ok(Next::At(Instant::now() + std::time::Duration::from_secs(left)))
+}
+
+fn tolerated_missing(deployment: &Value, wanted: i64) -> i64 {
+    match at(deployment, &["spec", "strategy", "rollingUpdate", "maxUnavailable"]) {
+        Some(Value::Number(number)) => number.as_i64().unwrap_or_default().clamp(0, wanted),
+        Some(Value::String(text)) => {
+            let percent = text.trim_end_matches('%').parse::<i64>().unwrap_or_default().clamp(0, 100);
+            wanted.saturating_mul(percent) / 100
+        }
+        _ => 0,
+    }
+}
