@@ -14,7 +14,10 @@ use tokio_util::sync::CancellationToken;
 use crate::request::Target;
 use crate::{Cluster, Progress, ReleaseOptions};
 
+mod applications;
+mod inventories;
 mod operations;
+mod records;
 mod releases;
 mod watches;
 

@@ -1,0 +1,180 @@
+use std::time::Duration;
+
+use barbless_domain::pipeline::DeletionStep;
+use futures::StreamExt;
+use jiff::Timestamp;
+use serde_json::json;
+
+use super::{app, reference, start};
+use crate::crd::{Condition, Summary};
+use crate::{ApplicationEvent, ApplicationStatus, Cluster, EventType, FINALIZER, RETRY};
+
+fn time(text: &str) -> Timestamp {
+    text.parse().expect("a time")
+}
+
+async fn with_application() -> (barbless_devcluster::DevCluster, Cluster) {
+    let (devcluster, cluster) = start(false).await;
+    cluster.establish_crds().await.expect("established");
+    cluster.create_application(&app(), "site", "1.0.0", &json!({"replicas": 1})).await.expect("created");
+    (devcluster, cluster)
+}
+
+fn status(ready: &str) -> ApplicationStatus {
+    let condition = |kind: &str, status: &str| Condition {
+        kind: kind.to_owned(),
+        status: status.to_owned(),
+        reason: kind.to_owned(),
+        message: String::new(),
+        last_transition_time: String::new(),
+        observed_generation: Some(1),
+    };
+    ApplicationStatus {
+        observed_generation: Some(1),
+        conditions: vec![condition("Installed", "True"), condition("Ready", ready)],
+        summary: Some(Summary { state: "Ready".to_owned(), ..Summary::default() }),
+        ..ApplicationStatus::default()
+    }
+}
+
+#[tokio::test]
+async fn definitions_are_established_and_can_be_applied_again() {
+    let (_devcluster, cluster) = with_application().await;
+    cluster.establish_crds().await.expect("established");
+    let crds = crate::crds();
+    assert_eq!(crds.len(), 4);
+    let names: Vec<&str> = crds.iter().filter_map(|crd| crd["metadata"]["name"].as_str()).collect();
+    assert_eq!(
+        names,
+        [
+            "applications.deckhouse.io",
+            "applicationpackages.deckhouse.io",
+            "applicationpackageversions.deckhouse.io",
+            "packagerepositories.deckhouse.io",
+        ]
+    );
+    let columns = crds[0]["spec"]["versions"][0]["additionalPrinterColumns"].as_array().expect("columns");
+    let columns: Vec<&str> = columns.iter().filter_map(|column| column["name"].as_str()).collect();
+    assert_eq!(columns, ["Package", "Version", "State", "Message", "Repository", "Installed", "Ready", "Age"]);
+}
+
+#[tokio::test]
+async fn the_schema_accepts_what_deckhouse_documents_and_refuses_the_rest() {
+    let (_devcluster, cluster) = with_application().await;
+    let good = json!({
+        "releaseChannel": "Stable", "packageRepositoryName": "main", "maintenance": "NoResourceReconciliation",
+        "settings": {"any": {"depth": [1, "x"]}},
+        "resourceRequests": [{"kind": "Deployment", "name": "web", "replicas": 2,
+            "containers": [{"name": "main", "resources": {"requests": {"cpu": "100m"}}}]}],
+        "update": {"mode": "Manual", "windows": [{"from": "10:00", "to": "12:30", "days": ["Mon"]}],
+            "blockOnAlerts": {"enabled": true, "severity": 4}},
+    });
+    let seen = cluster.patch_application(&app(), &good).await.expect("accepted");
+    assert_eq!(seen.desired.settings, json!({"replicas": 1, "any": {"depth": [1, "x"]}}));
+    assert!(seen.desired.maintenance);
+    for bad in [
+        json!({"maintenance": "Sleep"}),
+        json!({"packageVersion": null}),
+        json!({"settings": "text"}),
+        json!({"update": {"mode": "Sometimes"}}),
+        json!({"resourceRequests": [{"kind": "Service", "name": "x"}]}),
+    ] {
+        let error = cluster.patch_application(&app(), &bad).await.expect_err("refused");
+        assert_eq!(error.reason(), "Invalid", "{bad}: {error}");
+    }
+}
+
+#[tokio::test]
+async fn applications_are_watched_with_what_they_want() {
+    let (_devcluster, cluster) = with_application().await;
+    let mut events = Box::pin(cluster.watch_applications(None));
+    let mut next =
+        async || tokio::time::timeout(Duration::from_secs(10), events.next()).await.expect("in time").expect("no end");
+    let ApplicationEvent::Synced { applications, malformed } = next().await else { panic!("not synchronised") };
+    assert_eq!((applications.len(), malformed.len()), (1, 0));
+    assert_eq!((applications[0].id.clone(), applications[0].desired.version.as_str()), (app(), "1.0.0"));
+
+    cluster.change_settings(&app(), &json!({"replicas": 3})).await.expect("changed");
+    let ApplicationEvent::Applied(seen) = next().await else { panic!("not applied") };
+    assert_eq!((seen.desired.settings.clone(), seen.desired.generation), (json!({"replicas": 3}), 2));
+    cluster.annotate_application(&app(), RETRY, Some("now")).await.expect("annotated");
+    let ApplicationEvent::Applied(seen) = next().await else { panic!("not applied") };
+    assert_eq!(seen.desired.retry, "now");
+
+    // A name that is no name of an application is seen, and seen to go.
+    let bad = json!({"apiVersion": "deckhouse.io/v1alpha1", "kind": "Application",
+        "metadata": {"namespace": "demo", "name": "a-name-that-is-much-too-long"},
+        "spec": {"packageName": "p", "packageVersion": "1"}});
+    cluster.put(bad).await;
+    let ApplicationEvent::Malformed(bad) = next().await else { panic!("not malformed") };
+    assert_eq!(bad.name, "a-name-that-is-much-too-long");
+
+    cluster.delete_application(&app()).await.expect("deleted");
+    let gone = ApplicationEvent::Deleted { namespace: "demo".to_owned(), name: "web".to_owned() };
+    assert_eq!(next().await, gone);
+}
+
+#[tokio::test]
+async fn the_finalizer_holds_an_application() {
+    let (_devcluster, cluster) = with_application().await;
+    let target = reference("deckhouse.io/v1alpha1", "Application", "demo", "web");
+    cluster.touch(&target, json!({"metadata": {"finalizers": ["example.org/other"]}})).await;
+    assert!(cluster.ensure_finalizer(&app()).await.expect("added"));
+    assert!(!cluster.ensure_finalizer(&app()).await.expect("there already"));
+    assert!(cluster.delete_application(&app()).await.expect("asked to go"));
+    let seen = cluster.application(&app()).await.expect("an answer").expect("held");
+    assert!(seen.desired.deleting);
+    assert_eq!(seen.application.metadata.finalizers, Some(vec!["example.org/other".to_owned(), FINALIZER.to_owned()]));
+    assert!(cluster.remove_finalizer(&app()).await.expect("removed"));
+    assert!(cluster.application(&app()).await.expect("an answer").is_some(), "another finalizer holds it");
+    cluster.touch(&target, json!({"metadata": {"finalizers": null}})).await;
+    assert_eq!(cluster.application(&app()).await.expect("an answer"), None);
+    assert!(!cluster.remove_finalizer(&app()).await.expect("nothing to do"));
+    assert_eq!(cluster.ensure_finalizer(&app()).await.expect_err("gone").reason(), "NotFound");
+}
+
+#[tokio::test]
+async fn a_status_keeps_its_times_of_transition_and_is_written_only_when_it_changes() {
+    let (_devcluster, cluster) = with_application().await;
+    assert!(cluster.write_status(&app(), status("False"), time("2026-11-30T07:00:00.5Z")).await.expect("written"));
+    assert!(!cluster.write_status(&app(), status("False"), time("2026-11-30T08:00:00Z")).await.expect("the same"));
+    assert!(cluster.write_status(&app(), status("True"), time("2026-11-30T09:00:00Z")).await.expect("written"));
+    let seen = cluster.application(&app()).await.expect("an answer").expect("there");
+    let shown = seen.application.status.clone().expect("a status");
+    let times: Vec<&str> = shown.conditions.iter().map(|it| it.last_transition_time.as_str()).collect();
+    assert_eq!(times, ["2026-11-30T07:00:00Z", "2026-11-30T09:00:00Z"]);
+    assert_eq!(seen.desired.generation, 1, "a status is no change of what is wanted");
+
+    // A condition that is no longer said goes, and so does the step of a deletion.
+    assert!(cluster.persist_deletion_step(&app(), DeletionStep::Uninstall).await.expect("written"));
+    let seen = cluster.application(&app()).await.expect("an answer").expect("there");
+    assert_eq!(seen.desired.deletion_step, Some(DeletionStep::Uninstall));
+    let mut fewer = status("True");
+    fewer.conditions.truncate(1);
+    assert!(cluster.write_status(&app(), fewer, time("2026-11-30T10:00:00Z")).await.expect("written"));
+    let seen = cluster.application(&app()).await.expect("an answer").expect("there");
+    let shown = seen.application.status.clone().expect("a status");
+    assert_eq!((shown.conditions.len(), shown.deletion_step), (1, None));
+    cluster.delete_application(&app()).await.expect("deleted");
+    assert!(!cluster.write_status(&app(), status("True"), time("2026-11-30T11:00:00Z")).await.expect("gone"));
+}
+
+#[tokio::test]
+async fn repeated_events_are_counted() {
+    let (_devcluster, cluster) = with_application().await;
+    let uid = cluster.application(&app()).await.expect("an answer").expect("there").uid;
+    for minute in 0..3 {
+        let now = time(&format!("2026-11-30T07:0{minute}:00Z"));
+        cluster.event(&app(), &uid, EventType::Warning, "HookFailed", "hook a failed", now).await;
+    }
+    cluster
+        .event(&app(), &uid, EventType::Normal, "Installed", &"long ".repeat(1000), time("2026-11-30T07:05:00Z"))
+        .await;
+    let mut events = cluster.list(&super::gvk("v1", "Event"), Some("demo"), "").await.expect("listed");
+    events.sort_by_key(|event| event["reason"].as_str().unwrap_or_default().to_owned());
+    assert_eq!(events.len(), 2, "{events:#?}");
+    assert_eq!((&events[0]["count"], &events[0]["type"]), (&json!(3), &json!("Warning")));
+    assert_eq!(events[0]["lastTimestamp"], "2026-11-30T07:02:00Z");
+    assert_eq!(events[0]["involvedObject"]["uid"], uid.as_str());
+    assert_eq!(events[1]["message"].as_str().map(str::len), Some(1024));
+}
