@@ -41,6 +41,12 @@ pub(crate) fn hook(attribute: TokenStream, item: TokenStream) -> Result<TokenStr
             }
         }
 
+        // Outside of a component only tests call a hook.
+        #[cfg(not(target_arch = "wasm32"))]
+        const _: () = {
+            let _ = <#ident as ::barbless_sdk::Hook>::run;
+        };
+
         #[cfg(target_arch = "wasm32")]
         #[allow(unsafe_code, reason = "places a constructor and a custom section")]
         const _: () = {
@@ -125,8 +131,15 @@ fn plain(attribute: &TokenStream, item: TokenStream, arguments: usize, shape: &s
 }
 
 fn export(function: &ItemFn, world: &TokenStream, exporter: &TokenStream, guest: &TokenStream) -> TokenStream {
+    let ident = &function.sig.ident;
     quote! {
         #function
+
+        // Outside of a component only tests call it.
+        #[cfg(not(target_arch = "wasm32"))]
+        const _: () = {
+            let _ = #ident;
+        };
 
         #[cfg(target_arch = "wasm32")]
         #[allow(unsafe_code, reason = "generated from the contract")]
