@@ -1,16 +1,37 @@
 //! What the operator allows the hooks of a package to do. Unset means deny.
 //!
 //! [`allows`] is the one choke point: every import that is linked, every operation and every watch passes it. Nothing
-//! here knows the cluster; where a decision needs the live object, [`allows_object`] is asked with it.
+//! here knows the cluster; where a decision needs the live object, [`allows_object`] is asked with it, and
+//! [`check_result`] with what a patch makes of it.
+//!
+//! **Whose objects.** What was granted is granted for objects of the application, for objects without an instance label
+//! (users make ConfigMaps and Secrets that hooks read and mark) and for objects that do not exist yet. An object whose
+//! label names another instance is never touched, nor is an object of the host or a release record, whatever is granted.
+//! A hook may put its own instance label on an object without one: the object then belongs to the application, and goes
+//! with it if the package lists its kind among its orphan resources. The label is never taken off again.
+//!
+//! **What `*` does not cover.** A permission for rbac.authorization.k8s.io, certificates.k8s.io,
+//! admissionregistration.k8s.io and apiregistration.k8s.io has to name the group and the kind: who may write these may
+//! give rights to others. Workload kinds are ordinary kinds, but a Pod runs with the rights of any ServiceAccount of its
+//! namespace; only admission in the cluster bounds what it may be.
 
 use std::collections::BTreeSet;
 use std::fmt;
 
 use serde::{Deserialize, Serialize};
-use serde_json::Value;
 
 use crate::identity::{ApplicationId, Gvk};
+use crate::limits;
 use crate::operation::{Action, Operation};
+
+mod kinds;
+mod object;
+mod patch;
+#[cfg(test)]
+mod tests;
+
+pub use object::{allows_object, check_result};
+pub use patch::check_patch;
 
 /// Label that says to which application an object belongs.
 pub const INSTANCE_LABEL: &str = "packages.deckhouse.io/instance";
@@ -116,9 +137,9 @@ impl Verb {
 #[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(rename_all = "camelCase", deny_unknown_fields)]
 pub struct Permission {
-    /// Groups; `""` is the core group, `*` any.
+    /// Groups; `""` is the core group, `*` any but those that give rights to others (see the module).
     pub api_groups: Vec<String>,
-    /// Kinds; `*` any.
+    /// Kinds; `*` any, but none of a group that gives rights to others.
     pub kinds: Vec<String>,
     /// What may be done.
     pub verbs: Vec<Verb>,
@@ -132,7 +153,9 @@ pub struct Permission {
 
 impl Permission {
     fn covers(&self, verb: Verb, gvk: &Gvk, name: Option<&str>, cluster: bool) -> bool {
-        let listed = |list: &[String], value: &str| list.iter().any(|entry| entry == "*" || entry == value);
+        let wildcard = !kinds::gives_rights(gvk);
+        let listed =
+            |list: &[String], value: &str| list.iter().any(|entry| (wildcard && entry == "*") || entry == value);
         self.verbs.contains(&verb)
             && (self.cluster || !cluster)
             && listed(&self.api_groups, &gvk.group)
@@ -275,11 +298,22 @@ pub fn allows(application: &ApplicationId, grant: &Grant, request: Request<'_>) 
             }
         }
         Request::Watch { gvk, names, scope } => {
-            let cluster = scope == Scope::Cluster;
+            let cluster = scope == Scope::Cluster || kinds::is_cluster_scoped(gvk);
             let covered = |name| grant.permissions.iter().any(|line| line.covers(Verb::Watch, gvk, name, cluster));
             let what = format!("watch of {gvk}");
-            if let Some(own) = own_kind(gvk) {
+            if let Some(why) = kinds::malformed(gvk) {
+                return deny("BadBinding", &what, why, "write apiVersion and kind as the API server does");
+            }
+            if let Some(own) = kinds::forbidden(gvk) {
                 return deny("HostObject", &what, own, "hooks cannot see the objects of the host itself");
+            }
+            if names.len() > limits::NAMES_PER_BINDING {
+                let why = format!("it selects {} names; {} are allowed", names.len(), limits::NAMES_PER_BINDING);
+                return deny("BadBinding", &what, why, "select by label");
+            }
+            // A name becomes part of a field selector, where `,` and `=` would select something else.
+            if let Some(why) = names.iter().find_map(|name| bad_name(name)) {
+                return deny("BadBinding", &what, why, "use the names of objects");
             }
             let missing = if names.is_empty() {
                 (!covered(None)).then_some("*")
@@ -310,23 +344,15 @@ fn not_granted(what: &str, verb: Verb, gvk: &Gvk, name: &str, cluster: bool) -> 
     )
 }
 
-/// Kinds that belong to the host, whatever is granted; with the reason.
-fn own_kind(gvk: &Gvk) -> Option<&'static str> {
-    match (gvk.group.as_str(), gvk.kind.as_str()) {
-        ("deckhouse.io", _) => Some("the kind belongs to the host"),
-        ("coordination.k8s.io", "Lease") => Some("leases decide who leads"),
-        ("apiextensions.k8s.io", "CustomResourceDefinition") => Some("definitions of kinds belong to the host"),
-        ("admissionregistration.k8s.io", _) => Some("admission belongs to the host"),
-        _ => None,
-    }
-}
-
 fn allows_operation(application: &ApplicationId, grant: &Grant, operation: &Operation, scope: Scope) -> Decision {
     let target = &operation.target;
-    if let Some(own) = own_kind(&target.gvk) {
+    if let Some(why) = kinds::malformed(&target.gvk) {
+        return deny("BadOperation", operation, why, "write apiVersion and kind as the API server does");
+    }
+    if let Some(own) = kinds::forbidden(&target.gvk) {
         return deny("HostObject", operation, own, "hooks cannot change the objects of the host itself");
     }
-    let cluster = scope == Scope::Cluster;
+    let cluster = scope == Scope::Cluster || kinds::is_cluster_scoped(&target.gvk);
     if cluster && !target.namespace.is_empty() {
         return deny(
             "BadOperation",
@@ -373,10 +399,13 @@ fn allows_operation(application: &ApplicationId, grant: &Grant, operation: &Oper
         Action::Create { object }
         | Action::CreateIfNotExists { object }
         | Action::CreateOrUpdate { object }
-        | Action::Apply { object } => allows_object(application, operation, object),
-        Action::MergePatch { .. } | Action::JsonPatch { .. } | Action::JqPatch { .. } | Action::Delete { .. } => {
-            Decision::Allow
-        }
+        | Action::Apply { object } => object::check_given(application, operation, object, cluster),
+        Action::MergePatch { patch } => match check_patch(operation) {
+            Decision::Allow => object::check_merge(application, operation, patch),
+            denied @ Decision::Deny(_) => denied,
+        },
+        Action::JsonPatch { .. } | Action::JqPatch { .. } => check_patch(operation),
+        Action::Delete { .. } => Decision::Allow,
     }
 }
 
@@ -391,43 +420,4 @@ fn bad_name(name: &str) -> Option<&'static str> {
     } else {
         None
     }
-}
-
-/// May an operation touch this object? Asked with the object that the guest gave, with the live object before a change,
-/// and with what a patch would make of it.
-#[must_use]
-pub fn allows_object(application: &ApplicationId, operation: &Operation, object: &Value) -> Decision {
-    let metadata = object.get("metadata");
-    let label = |name: &str| metadata?.get("labels")?.get(name)?.as_str();
-    if let Some(other) = label(INSTANCE_LABEL)
-        && other != application.name()
-    {
-        return deny(
-            "ForeignObject",
-            operation,
-            format!("the object belongs to application '{other}'"),
-            format!("set the label {INSTANCE_LABEL} to '{}', or leave it out", application.name()),
-        );
-    }
-    // Helm keeps its releases in Secrets and ConfigMaps of this owner label.
-    if label("owner") == Some("helm") || operation.target.name.starts_with("sh.helm.release.v1.") {
-        return deny("HostObject", operation, "the object is a release record", "hooks cannot change release records");
-    }
-    if object.get("type").and_then(Value::as_str) == Some("helm.sh/release.v1") {
-        return deny("HostObject", operation, "the object is a release record", "hooks cannot change release records");
-    }
-    for field in ["managedFields", "selfLink", "deletionTimestamp", "deletionGracePeriodSeconds", "creationTimestamp"] {
-        let given =
-            matches!(operation.action, Action::Create { .. } | Action::CreateIfNotExists { .. } | Action::Apply { .. })
-                && metadata.is_some_and(|metadata| metadata.get(field).is_some());
-        if given {
-            return deny(
-                "BadOperation",
-                operation,
-                format!("metadata.{field} is set by the API server"),
-                "leave it out",
-            );
-        }
-    }
-    Decision::Allow
 }

@@ -113,3 +113,15 @@ pub const CHANGES_PER_RUN: usize = 1000;
 pub const RESTORATION_MIN: Duration = Duration::from_secs(4 * 60);
 /// Bytes of input that a run record keeps; what is larger is kept as digest and size.
 pub const RECORD_INPUT_BYTES: usize = 256 * 1024;
+/// Names that one kubernetes binding may select; each is compared with each pattern of the grant.
+pub const NAMES_PER_BINDING: usize = 1000;
+/// Steps of one JSON patch. Larger changes are better said as a merge patch or an apply.
+pub const JSON_PATCH_STEPS: usize = 1000;
+/// `copy` and `move` steps of one JSON patch: copies of copies double a document with every step.
+pub const JSON_PATCH_COPIES: usize = 20;
+/// Bytes of one path of a JSON patch.
+pub const JSON_PATCH_PATH_BYTES: usize = 4096;
+/// Bytes of one jq program that patches an object.
+pub const JQ_PROGRAM_BYTES: usize = 64 * 1024;
+/// Owner references, and finalizers, that an object may have after a hook changed them. Real objects have one or two.
+pub const OWNERS_PER_OBJECT: usize = 64;
