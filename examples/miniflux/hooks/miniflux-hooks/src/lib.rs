@@ -73,10 +73,7 @@ fn credentials(ctx: &mut Context) -> Result<()> {
     let known = known.and_then(|known| serde_json::from_value::<Credentials>(known).ok());
     let credentials = known.unwrap_or_else(|| {
         log::info!(secret = name, "generating passwords");
-        Credentials {
-            database: ctx.random().password(PASSWORD_CHARS),
-            admin: ctx.random().password(PASSWORD_CHARS),
-        }
+        Credentials { database: ctx.random().password(PASSWORD_CHARS), admin: ctx.random().password(PASSWORD_CHARS) }
     });
     let secret = ctx.labelled(json!({
         "apiVersion": "v1",
@@ -167,8 +164,10 @@ fn heartbeat(ctx: &mut Context) -> Result<()> {
 fn endpoint(ctx: &mut Context) -> Result<()> {
     let name = ctx.object_name("web");
     let service = ctx.snapshot("services")?.find(&name).ok_or_else(|| not_ready(&name, "is not there yet"))?;
-    let address: String =
-        service.field("/spec/clusterIP")?.filter(|ip: &String| !ip.is_empty()).ok_or_else(|| not_ready(&name, "has no address yet"))?;
+    let address: String = service
+        .field("/spec/clusterIP")?
+        .filter(|ip: &String| !ip.is_empty())
+        .ok_or_else(|| not_ready(&name, "has no address yet"))?;
     let port: u16 = service.field("/spec/ports/0/port")?.unwrap_or(80);
     // An IPv6 address has colons of its own.
     let host = if address.contains(':') { format!("[{address}]") } else { address };
