@@ -73,6 +73,16 @@ pub(crate) fn find(name: &str) -> Option<&'static Function> {
     TABLE.get(name)
 }
 
+/// `path.Clean`.
+pub(crate) fn clean_path(path: &str) -> String {
+    path::clean(path)
+}
+
+/// A file pattern, where `*` stops at `/`, as a compiled expression; `None` if it is malformed or too large.
+pub(crate) fn glob_regex(pattern: &str) -> Option<regex::Regex> {
+    regex::RegexBuilder::new(&regexp::glob(pattern)?).size_limit(1 << 20).build().ok()
+}
+
 /// Whether templates can call the name.
 pub(crate) fn exists(name: &str) -> bool {
     TABLE.contains_key(name)
