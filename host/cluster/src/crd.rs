@@ -1,6 +1,7 @@
 //! The custom resources of Barbless: group `deckhouse.io`, version `v1alpha1`, as existing manifests have them.
 //!
 //! The Rust types are the schema; [`crds`] makes the definitions of them.
+#![allow(clippy::duplicated_attributes, reason = "each column of kube's derive has a type, and many are strings")]
 
 use k8s_openapi::apiextensions_apiserver::pkg::apis::apiextensions::v1::CustomResourceDefinition;
 use kube::{CustomResource, CustomResourceExt};

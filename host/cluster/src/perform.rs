@@ -318,7 +318,8 @@ impl Work<'_> {
     /// Replaces the live object, or a subresource of it, after a last look at the result.
     async fn replace(&self, live: &Value, mut after: Value) -> Outcome {
         self.may_touch(&after)?;
-        if self.operation.subresource.is_none() {
+        // Also for `status`: the API server takes metadata of built-in kinds from there too.
+        if self.operation.subresource != Some(Subresource::Scale) {
             self.check_owners(&after, Some(live)).await?;
         }
         set_version(&mut after, live);

@@ -156,7 +156,7 @@ impl Cluster {
     /// # Errors
     /// If the API server refuses or does not answer.
     pub async fn release_history(&self, application: &ApplicationId) -> Result<Vec<Record>, Error> {
-        let labels = format!("owner=helm,name={}", application.name());
+        let labels = record_labels(application);
         let secrets = self.list(&secret_kind(), Some(application.namespace()), &labels).await?;
         let mut records: Vec<Record> = secrets
             .iter()
@@ -291,7 +291,7 @@ impl Cluster {
     /// # Errors
     /// If the API server refuses or does not answer.
     pub async fn delete_releases(&self, application: &ApplicationId) -> Result<(), Error> {
-        let labels = format!("owner=helm,name={}", application.name());
+        let labels = record_labels(application);
         for secret in self.list(&secret_kind(), Some(application.namespace()), &labels).await? {
             let Some(name) = metadata(&secret, "name") else { continue };
             if secret.get("type").and_then(Value::as_str) == Some(SECRET_TYPE) {
@@ -329,6 +329,11 @@ impl Cluster {
             stored => Ok(stored.map(drop)?),
         }
     }
+}
+
+/// Selects our records: a release of the same name that Helm itself made is not ours to read or delete.
+fn record_labels(application: &ApplicationId) -> String {
+    format!("owner=helm,name={name},{INSTANCE_LABEL}={name}", name = application.name())
 }
 
 fn is_maintained<'a>(objects: impl IntoIterator<Item = &'a ReleaseObject>) -> bool {

@@ -225,7 +225,7 @@ pub enum ReleaseError {
     },
     /// Another manager has fields that the release wants.
     #[error("{0}")]
-    FieldConflict(FieldConflict),
+    FieldConflict(Box<FieldConflict>),
     /// A request failed.
     #[error("the release could not be carried out")]
     Request(#[from] Error),
@@ -233,7 +233,7 @@ pub enum ReleaseError {
     #[error("{target} failed: {why}")]
     ObjectFailed {
         /// Which.
-        target: ObjectRef,
+        target: Box<ObjectRef>,
         /// Why.
         why: String,
     },
@@ -241,7 +241,7 @@ pub enum ReleaseError {
     #[error("helm hook {target} ({}) failed: {why}", event.as_str())]
     HookFailed {
         /// Its object.
-        target: ObjectRef,
+        target: Box<ObjectRef>,
         /// Its event.
         event: HookEvent,
         /// Why.
@@ -333,6 +333,9 @@ struct TimedOut<'a> {
 
 impl fmt::Display for TimedOut<'_> {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        if self.pending.is_empty() {
+            return write!(f, "the API server did not answer in time: {:?} have passed", self.after);
+        }
         write!(f, "not ready after {:?}: ", self.after)?;
         for (index, (target, why)) in self.pending.iter().enumerate() {
             let comma = if index > 0 { "; " } else { "" };

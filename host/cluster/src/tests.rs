@@ -1,4 +1,5 @@
 //! In-process tests against the development cluster: real requests, real watches, no sockets.
+#![allow(clippy::needless_pass_by_value, reason = "a test that passes `json!` by value reads better")]
 
 use std::sync::Arc;
 use std::time::Duration;

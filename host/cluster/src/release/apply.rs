@@ -86,7 +86,7 @@ impl Run<'_> {
         &self,
         work: impl Future<Output = Result<T, ReleaseError>>,
     ) -> Result<T, ReleaseError> {
-        match self.bounded(work).await {
+        match Box::pin(self.bounded(work)).await {
             Ok(outcome) => outcome,
             Err(Interrupted::Cancelled) => Err(ReleaseError::Cancelled),
             Err(Interrupted::TimeUp) => Err(self.timed_out([])),
@@ -137,13 +137,13 @@ impl Run<'_> {
                     pause *= 2;
                 }
                 Err(error) if before.is_some() && is_immutable_job(target, &error) => {
-                    self.delete_and_wait(target).await?;
+                    Box::pin(self.delete_and_wait(target)).await?;
                     let after = self.cluster.apply_in(&at, None, manager, false, object).await?;
                     return Ok((Change::Recreated, after));
                 }
                 Err(error) => {
                     return Err(match error.field_conflict(target) {
-                        Some(conflict) => ReleaseError::FieldConflict(conflict),
+                        Some(conflict) => ReleaseError::FieldConflict(Box::new(conflict)),
                         None => error.into(),
                     });
                 }
@@ -194,7 +194,7 @@ impl Run<'_> {
             Some(Readiness::Waiting(why)) => Verdict::Pending(why),
             Some(Readiness::Failed(why)) => Verdict::Failed(why),
         };
-        self.wait_for(wanted, Some(own), assess, |target| Progress::Ready { target: target.clone() }).await
+        self.wait_for(wanted, Some(&own), assess, |target| Progress::Ready { target: target.clone() }).await
     }
 
     /// Deletes an object that the release dropped, if it is still ours.

@@ -20,7 +20,7 @@ impl Run<'_> {
             self.check_cancelled()?;
             let target = &hook.target;
             self.tell(Progress::HookStarted { target: target.clone(), event });
-            match self.helm_hook(hook).await {
+            match Box::pin(self.helm_hook(hook)).await {
                 Ok(()) => {
                     self.tell(Progress::HookSucceeded { target: target.clone(), event });
                     succeeded.push(hook);

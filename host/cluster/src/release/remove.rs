@@ -112,7 +112,7 @@ impl Run<'_> {
                 self.wait_gone(&[(target.clone(), uid)]).await
             }
             Asked::Absent => Ok(()),
-            Asked::Left(why) => Err(ReleaseError::ObjectFailed { target: target.clone(), why }),
+            Asked::Left(why) => Err(ReleaseError::ObjectFailed { target: Box::new(target.clone()), why }),
         }
     }
 

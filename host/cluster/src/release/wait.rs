@@ -51,7 +51,7 @@ impl Run<'_> {
     pub(super) async fn wait_for(
         &self,
         wanted: Vec<Wanted>,
-        labels: Option<LabelSelector>,
+        labels: Option<&LabelSelector>,
         assess: impl Fn(&ObjectRef, Option<&Value>) -> Verdict,
         done: impl Fn(&ObjectRef) -> Progress,
     ) -> Result<(), ReleaseError> {
@@ -66,7 +66,7 @@ impl Run<'_> {
             }
             Ok(())
         };
-        match self.bounded(work).await {
+        match Box::pin(self.bounded(work)).await {
             Ok(outcome) => outcome,
             Err(Interrupted::Cancelled) => Err(ReleaseError::Cancelled),
             Err(Interrupted::TimeUp) => Err(self.timed_out(waiter.reasons())),
@@ -89,7 +89,7 @@ struct Waiter<'a> {
 }
 
 impl<'a> Waiter<'a> {
-    fn new(run: &'a Run<'a>, wanted: Vec<Wanted>, labels: Option<LabelSelector>) -> Self {
+    fn new(run: &'a Run<'a>, wanted: Vec<Wanted>, labels: Option<&LabelSelector>) -> Self {
         let mut groups: BTreeMap<(Gvk, String), Vec<String>> = BTreeMap::new();
         let mut selectors = BTreeMap::new();
         let mut pending = BTreeMap::new();
@@ -108,7 +108,7 @@ impl<'a> Waiter<'a> {
         for ((gvk, namespace), names) in groups {
             let source = Source::Objects(gvk.clone(), namespace.clone());
             let namespace = (!namespace.is_empty()).then_some(namespace);
-            let spec = WatchSpec { gvk, namespace, names, labels: labels.clone(), fields: Vec::new() };
+            let spec = WatchSpec { gvk, namespace, names, labels: labels.cloned(), fields: Vec::new() };
             events.push(run.cluster.watch(spec).map(move |event| (source.clone(), event)).boxed());
         }
         if with_pods && let Ok(gvk) = Gvk::parse("v1", "Pod") {
@@ -203,7 +203,7 @@ impl<'a> Waiter<'a> {
                     Some(trouble) => format!("{why} ({trouble})"),
                     None => why,
                 };
-                return Err(ReleaseError::ObjectFailed { target: target.clone(), why });
+                return Err(ReleaseError::ObjectFailed { target: Box::new(target.clone()), why });
             }
         }
         Ok(())

@@ -236,6 +236,9 @@ async fn status_and_scale_are_changed_on_their_own() {
     let live = cluster.read(&target).await.expect("there");
     assert_eq!(live["spec"]["replicas"], 4);
     assert_eq!(live["status"]["observedGeneration"], 7);
+    let owners =
+        json!({"metadata": {"ownerReferences": [{"apiVersion": "v1", "kind": "Secret", "name": "x", "uid": "1"}]}});
+    assert_eq!(reason(&perform(&cluster, &patch(Subresource::Status, owners)).await), "BadOwner");
     let mut none = operation(Action::MergePatch { patch: json!({}) });
     none.subresource = Some(Subresource::Scale);
     assert_eq!(reason(&perform(&cluster, &none).await), "SubresourceNotServed");

@@ -131,12 +131,26 @@ async fn a_bad_record_does_not_hide_the_others() {
             .put(json!({
                 "apiVersion": "v1", "kind": "Secret", "type": "helm.sh/release.v1", "data": data,
                 "metadata": {"name": format!("sh.helm.release.v1.web.{name}"), "namespace": "demo",
-                    "labels": {"owner": "helm", "name": "web"}},
+                    "labels": {"owner": "helm", "name": "web", "packages.deckhouse.io/instance": "web"}},
             }))
             .await;
     }
     let history = cluster.release_history(&app()).await.expect("an answer");
     assert_eq!(history.iter().map(|it| it.revision).collect::<Vec<_>>(), [1]);
+}
+
+#[tokio::test]
+async fn a_release_of_helm_itself_is_not_ours() {
+    let (_devcluster, cluster) = start(false).await;
+    let theirs = json!({
+        "apiVersion": "v1", "kind": "Secret", "type": "helm.sh/release.v1", "data": {},
+        "metadata": {"name": "sh.helm.release.v1.web.v3", "namespace": "demo", "labels": {"owner": "helm", "name": "web"}},
+    });
+    cluster.put(theirs).await;
+    deploy(&cluster, &json!({})).await;
+    cluster.delete_releases(&app()).await.expect("deleted");
+    let read = async |name: &str| cluster.read(&reference("v1", "Secret", "demo", name)).await.is_some();
+    assert!(read("sh.helm.release.v1.web.v3").await && !read("sh.helm.release.v1.web.v1").await);
 }
 
 #[tokio::test]
