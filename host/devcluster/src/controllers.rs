@@ -31,6 +31,7 @@ use crate::{
     catalog::Resource,
     json::{self, at, list, text},
     registry::{DeleteOptions, Edit, Options, Outcome, Registry},
+    selector::label_selector_matches,
     status::ApiError,
     store::{Change, Stored},
 };
@@ -54,6 +55,7 @@ mod knob {
 pub(crate) fn bootstrap(registry: &Registry) -> Result<(), ApiError> {
     for name in ["default", "kube-system", "kube-public", "kube-node-lease"] {
         ensure(registry, "v1", "Namespace", "", json!({"metadata": {"name": name}}))?;
+        namespaces::furnish(registry, name)?;
     }
     let service = json!({
         "metadata": {"name": "kubernetes", "labels": {"component": "apiserver", "provider": "kubernetes"}},
@@ -202,6 +204,7 @@ impl Controllers {
 
     fn enqueue(&mut self, change: &Change) {
         garbage::enqueue(&self.context, change, &mut self.queue);
+        garbage::enqueue_expiry(change, &mut self.queue);
         namespaces::enqueue(&self.context, change, &mut self.queue);
         if self.workloads {
             pods::enqueue(&self.context, change, &mut self.queue);
@@ -215,6 +218,7 @@ impl Controllers {
         let context = &self.context;
         let outcome = match item.role {
             Role::Collect => garbage::collect(context, &item),
+            Role::Expire => garbage::expire_event(context, &item),
             Role::Namespace => namespaces::namespace(context, &item),
             Role::Definition => namespaces::definition(context, &item),
             Role::Deployment => replicas::deployment(context, &item),
@@ -237,7 +241,7 @@ impl Controllers {
             Err(error) if matches!(error.code, 403 | 404 | 409) => {
                 tracing::debug!(?item, %error, "controller lost a race");
                 if error.code == 409 {
-                    self.queue.push_at(item, Instant::now() + Duration::from_millis(5));
+                    self.queue.push_at(item, Instant::now() + Duration::from_millis(20));
                 }
             }
             Err(error) => {
@@ -310,6 +314,25 @@ impl Context {
         let dependents = self.registry.store.dependents(owner.uid());
         let ours = |stored: &Stored| controller_of(&stored.value).is_some_and(|c| text(c, &["uid"]) == owner.uid());
         dependents.into_iter().filter(|((t, _), s)| &**t == table && ours(s)).map(|(_, stored)| stored).collect()
+    }
+
+    /// Takes over objects without a controller that the selector of this owner selects.
+    fn adopt(&self, owner: &Stored, table: &str) -> Result<(), ApiError> {
+        let Some(selector) = at(&owner.value, &["spec", "selector"]) else { return Ok(()) };
+        let namespace = text(&owner.value, &["metadata", "namespace"]);
+        for stored in self.registry.store.list(table, Some(namespace)).0 {
+            let free = controller_of(&stored.value).is_none() && !is_terminating(&stored.value);
+            if !free || !label_selector_matches(selector, &stored.value) {
+                continue;
+            }
+            self.change(&stored, "", &|object| {
+                let mut owners = list(object, &["metadata", "ownerReferences"]).to_vec();
+                owners.push(reference_to(&owner.value));
+                json::set(object, &["metadata", "ownerReferences"], Value::Array(owners));
+                true
+            })?;
+        }
+        Ok(())
     }
 
     /// The value of an annotation of an object or of the controllers above it.

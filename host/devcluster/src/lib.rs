@@ -4,6 +4,8 @@
 //! process can call without a socket, and on request on an address of the machine for kubectl. Small controllers make
 //! workloads become ready. There are no users: every request is allowed. It is no cluster: nothing runs.
 
+#![cfg_attr(test, allow(clippy::needless_pass_by_value, reason = "tables of literals read better by value"))]
+
 mod apply;
 mod builtin;
 mod catalog;
@@ -64,7 +66,8 @@ pub enum Error {
     },
 }
 
-/// A running Kubernetes API. Cheap to clone; the last clone that goes stops it.
+/// A running Kubernetes API. Cheap to clone; the last clone that goes stops controllers, servers and watches, also when a
+/// router of it is still around.
 #[derive(Clone)]
 pub struct DevCluster {
     shared: Arc<server::Shared>,
@@ -112,7 +115,7 @@ impl DevCluster {
         let local = listener.local_addr().map_err(listen)?;
         // A child: stopping the cluster stops the server, not the other way round.
         let stopping = self.shared.stopping.child_token();
-        let router = self.router();
+        let router = self.router().layer(axum::Extension(server::Stopping(stopping.clone())));
         let until = stopping.clone();
         let task = tokio::spawn(async move {
             let serving = axum::serve(listener, router).with_graceful_shutdown(async move { until.cancelled().await });

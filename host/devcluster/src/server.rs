@@ -80,6 +80,10 @@ impl Shared {
     }
 }
 
+/// Put into the requests of a listening server, so that its watches end with it.
+#[derive(Debug, Clone)]
+pub(crate) struct Stopping(pub(crate) CancellationToken);
+
 pub(crate) fn router(shared: Arc<Shared>) -> Router {
     Router::new().fallback(handle).with_state(shared)
 }
@@ -88,7 +92,8 @@ async fn handle(State(shared): State<Arc<Shared>>, request: Request) -> Response
     let (parts, body) = request.into_parts();
     let path = Path::parse(parts.uri.path());
     let query = Query::parse(parts.uri.query().unwrap_or_default());
-    let call = Call { shared, method: parts.method, headers: parts.headers, query };
+    let stopping = parts.extensions.get::<Stopping>().map_or_else(|| shared.stopping.clone(), |s| s.0.clone());
+    let call = Call { shared, stopping, method: parts.method, headers: parts.headers, query };
     match call.answer(path, body).await {
         Ok(response) => response,
         Err(error) => refusal(&error),
@@ -117,6 +122,8 @@ fn plain(code: StatusCode, text: &'static str) -> Response {
 /// One request without its body.
 struct Call {
     shared: Arc<Shared>,
+    /// Ends the watches of this request's server.
+    stopping: CancellationToken,
     method: Method,
     headers: HeaderMap,
     query: Query,

@@ -26,7 +26,7 @@ pub(crate) use disk::{DiskError, Ticket};
 /// Changes kept per resource. A client that was away for longer gets 410 and lists again.
 const HISTORY_MAX: usize = 4096;
 /// Changes kept for the controllers, over all resources. A controller that is further behind starts from a full list.
-const LOG_MAX: usize = 16384;
+const LOG_MAX: usize = 4096;
 /// Lists that are being read page by page; the oldest is dropped first.
 const SNAPSHOTS_MAX: usize = 64;
 const SNAPSHOT_AGE_MAX: Duration = Duration::from_secs(300);
@@ -129,6 +129,8 @@ struct State {
 pub(crate) struct Store {
     state: Mutex<State>,
     boot: u64,
+    /// Writes must reach the disk, also when it has been closed: then they fail.
+    persistent: bool,
     signal: watch::Sender<u64>,
 }
 
@@ -163,7 +165,7 @@ impl Store {
             state.disk = Some(disk);
         }
         let boot = state.revision;
-        Ok(Self { state: Mutex::new(state), boot, signal: watch::channel(boot).0 })
+        Ok(Self { state: Mutex::new(state), boot, persistent: data_dir.is_some(), signal: watch::channel(boot).0 })
     }
 
     pub(crate) fn revision(&self) -> u64 {
@@ -292,6 +294,7 @@ impl Store {
         state.index(table, key, old.as_deref(), (!deleted).then_some(&new));
         let ticket = match &state.disk {
             Some(disk) => disk.write(table, key, revision, (!deleted).then(|| new.bytes())),
+            None if self.persistent => Ticket::lost(),
             None => Ticket::done(),
         };
         drop(state);

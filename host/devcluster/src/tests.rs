@@ -13,6 +13,7 @@ use tower::ServiceBuilder;
 use crate::{Config, DevCluster};
 
 mod client;
+mod http;
 mod kubectl;
 
 pub(crate) async fn cluster() -> (DevCluster, Client) {
@@ -23,7 +24,7 @@ pub(crate) async fn cluster() -> (DevCluster, Client) {
 
 pub(crate) fn client_of(cluster: &DevCluster) -> Client {
     let service = ServiceBuilder::new()
-        .map_request(|r: http::Request<kube::client::Body>| r.map(axum::body::Body::new))
+        .map_request(|r: ::http::Request<kube::client::Body>| r.map(axum::body::Body::new))
         .service(cluster.router());
     Client::new(service, "default")
 }

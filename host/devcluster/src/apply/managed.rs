@@ -265,7 +265,7 @@ impl Managers {
         let last = self.entries.get(&me).map(|owned| owned.set.clone()).unwrap_or_default();
         let mine = Owned { api_version: by.api_version.to_owned(), time: Some(by.now.to_owned()), set };
         let old_time = self.entries.insert(me.clone(), mine).and_then(|owned| owned.time);
-        let new = if last.is_empty() { merged } else { self.prune(merged, &last, ty) };
+        let new = if last.is_empty() { merged } else { self.prune(&merged, &last, ty) };
 
         let mut comparison = compare(live, &new, ty);
         for field in reset {
@@ -303,20 +303,20 @@ impl Managers {
     }
 
     /// Removes what the manager applied last time, does not apply now, and nobody else owns.
-    fn prune(&self, merged: Value, last: &Set, ty: Type<'_>) -> Value {
+    fn prune(&self, merged: &Value, last: &Set, ty: Type<'_>) -> Value {
         let ensure = |set: &Set| set.ensure_named_fields_are_members(ty);
         let last = ensure(last);
-        let pruned = typed::remove(&merged, &last, ty);
+        let pruned = typed::remove(merged, &last, ty);
         // Put back what anybody owns, then what only hung below something removed but was not applied by this manager.
         let all = self.entries.values().fold(Set::default(), |mut all, owned| {
             all.extend(&owned.set);
             all
         });
-        let everything = ensure(&typed::field_set(&merged, ty));
+        let everything = ensure(&typed::field_set(merged, ty));
         let kept = ensure(&typed::field_set(&pruned, ty)).union(&ensure(&all));
-        let pruned = typed::remove(&merged, &everything.difference(&kept), ty);
+        let pruned = typed::remove(merged, &everything.difference(&kept), ty);
         let still = ensure(&typed::field_set(&pruned, ty));
-        typed::remove(&merged, &everything.difference(&still).intersection(&last), ty)
+        typed::remove(merged, &everything.difference(&still).intersection(&last), ty)
     }
 
     /// An object that was written before ownership was tracked: all of it belongs to one manager.

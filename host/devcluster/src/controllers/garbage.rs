@@ -1,8 +1,9 @@
 //! Garbage collection by owner references.
 
-use std::sync::Arc;
+use std::{sync::Arc, time::Duration};
 
 use serde_json::{Value, json};
+use tokio::time::Instant;
 
 use super::{
     Context, Next, is_terminating,
@@ -45,6 +46,34 @@ pub(super) fn enqueue(context: &Context, change: &Change, queue: &mut Queue) {
             queue.push(Item { role: Role::Collect, table, key });
         }
     }
+}
+
+/// How long an Event is kept, as on a real server.
+const EVENT_AGE_MAX: Duration = Duration::from_secs(3600);
+
+pub(super) fn enqueue_expiry(change: &Change, queue: &mut Queue) {
+    // Only the first sight starts the clock: later changes of the Event are judged when it rings.
+    if &*change.table == "/events" && !change.deleted && change.old.is_none() {
+        queue.push_at(Item::of(Role::Expire, change), Instant::now() + EVENT_AGE_MAX);
+    }
+}
+
+pub(super) fn expire_event(context: &Context, item: &Item) -> Result<Next, ApiError> {
+    let Some(stored) = context.get(item) else { return Ok(Next::Done) };
+    let event = &stored.value;
+    let times = [
+        text(event, &["series", "lastObservedTime"]),
+        text(event, &["lastTimestamp"]),
+        text(event, &["metadata", "creationTimestamp"]),
+    ];
+    let newest = times.iter().filter_map(|time| time.parse::<jiff::Timestamp>().ok()).max();
+    let age = newest.map_or(0, |time| jiff::Timestamp::now().duration_since(time).as_secs());
+    let left = EVENT_AGE_MAX.saturating_sub(Duration::from_secs(u64::try_from(age).unwrap_or_default()));
+    if !left.is_zero() {
+        return Ok(Next::At(Instant::now() + left));
+    }
+    context.delete(&stored, DeleteOptions::default())?;
+    Ok(Next::Done)
 }
 
 /// What a reference means for the object that carries it.

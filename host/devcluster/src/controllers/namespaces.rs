@@ -8,7 +8,7 @@ use super::{
 };
 use crate::{
     json::{at, list, set, text},
-    registry::{CRD_TABLE, DeleteOptions, NAMESPACES},
+    registry::{CRD_TABLE, DeleteOptions, NAMESPACES, Registry},
     status::ApiError,
     store::Change,
 };
@@ -41,17 +41,22 @@ pub(super) fn enqueue(context: &Context, change: &Change, queue: &mut Queue) {
     }
 }
 
+/// What every namespace has.
+pub(super) fn furnish(registry: &Registry, name: &str) -> Result<(), ApiError> {
+    ensure(registry, "v1", "ServiceAccount", name, json!({"metadata": {"name": "default"}}))?;
+    let bundle = json!({
+        "metadata": {"name": "kube-root-ca.crt", "annotations": {
+            "kubernetes.io/description": "The development cluster speaks plain HTTP: there is no certificate."}},
+        "data": {"ca.crt": ""},
+    });
+    ensure(registry, "v1", "ConfigMap", name, bundle)
+}
+
 pub(super) fn namespace(context: &Context, item: &Item) -> Result<Next, ApiError> {
     let Some(stored) = context.get(item) else { return Ok(Next::Done) };
     let name = item.key.1.as_str();
     if !is_terminating(&stored.value) {
-        ensure(&context.registry, "v1", "ServiceAccount", name, json!({"metadata": {"name": "default"}}))?;
-        let bundle = json!({
-            "metadata": {"name": "kube-root-ca.crt", "annotations": {
-                "kubernetes.io/description": "The development cluster speaks plain HTTP: there is no certificate."}},
-            "data": {"ca.crt": ""},
-        });
-        ensure(&context.registry, "v1", "ConfigMap", name, bundle)?;
+        furnish(&context.registry, name)?;
         return Ok(Next::Done);
     }
     if list(&stored.value, &["spec", "finalizers"]).is_empty() {

@@ -19,7 +19,9 @@ pub(super) const PODS: &str = "/pods";
 
 pub(super) fn enqueue(context: &Context, change: &Change, queue: &mut Queue) {
     if &*change.table == PODS {
-        if !change.deleted {
+        if change.deleted {
+            context.forget(change.new.uid());
+        } else {
             queue.push(Item::of(Role::Pod, change));
         }
         return;

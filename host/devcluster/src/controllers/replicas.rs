@@ -99,6 +99,9 @@ pub(super) fn pod_of(owner: &Value, template: &Value) -> Value {
 pub(super) fn replica_set(context: &Context, item: &Item) -> Result<Next, ApiError> {
     let Some(stored) = context.get(item) else { return Ok(Next::Done) };
     let set_object = &stored.value;
+    if !is_terminating(set_object) && &*item.table == REPLICA_SETS {
+        context.adopt(&stored, PODS)?;
+    }
     let census = Census::take(context, &stored);
     let wanted = int(set_object, &["spec", "replicas"]).unwrap_or(1);
     let have = count(census.active.len());
@@ -161,6 +164,7 @@ pub(super) fn deployment(context: &Context, item: &Item) -> Result<Next, ApiErro
     if is_terminating(object) {
         return Ok(Next::Done);
     }
+    context.adopt(&stored, REPLICA_SETS)?;
     let wanted = int(object, &["spec", "replicas"]).unwrap_or(1);
     let template = at(object, &["spec", "template"]).cloned().unwrap_or_default();
     let sets = context.controlled(&stored, REPLICA_SETS);
@@ -255,7 +259,8 @@ fn roll(
 ) -> Result<(), ApiError> {
     let recreate = text(deployment, &["spec", "strategy", "type"]) == "Recreate";
     let old_pods = others.iter().map(|s| replicas(&s.value, &["status", "replicas"])).sum::<i64>();
-    if !(recreate && old_pods > 0) && !paused {
+    let waits_for_old_pods = recreate && old_pods > 0;
+    if !waits_for_old_pods && !paused {
         scale(context, current, wanted)?;
     }
     let ready = replicas(&current.value, &["status", "readyReplicas"]) >= wanted;

@@ -13,6 +13,8 @@ use crate::store::{Change, Key};
 #[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord)]
 pub(super) enum Role {
     Collect,
+    /// An Event that is forgotten after its time.
+    Expire,
     Namespace,
     Definition,
     Deployment,

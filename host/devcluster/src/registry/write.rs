@@ -134,7 +134,9 @@ impl Registry {
                 return Err(ApiError::invalid(resource.about(), "", vec![cause]));
             }
             let base = base.chars().take(58).collect::<String>();
-            let name = format!("{base}{}", random_suffix());
+            let free = |name: &String| self.store.get(&resource.table, namespace, name).is_none();
+            let mut names = (0..8).map(|_| format!("{base}{}", random_suffix()));
+            let name = names.find(free).unwrap_or_else(|| format!("{base}{}", random_suffix()));
             set(&mut object, &["metadata", "name"], json!(name));
         }
         let managers = Managers::of(&object);
@@ -501,13 +503,15 @@ impl Registry {
             text(&live.value, &["metadata", "name"]).to_owned(),
         );
         let mut old = live.value.clone();
-        let old_fields = remove(&mut old, &["metadata", "managedFields"]);
+        remove(&mut old, &["metadata", "managedFields"]);
         let mut managers = Managers::of(&live.value);
         let before = managers.clone();
 
         let mut new = match edit {
             Edit::Put(object) => {
-                if resource.custom.is_some() && text(object, &["metadata", "resourceVersion"]).is_empty() {
+                let versioned =
+                    resource.custom.is_some() || resource.is("apiextensions.k8s.io", "CustomResourceDefinition");
+                if versioned && text(object, &["metadata", "resourceVersion"]).is_empty() {
                     let cause =
                         Cause::invalid("metadata.resourceVersion", &json!(0), "must be specified for an update");
                     return Err(ApiError::invalid(resource.about(), &name, vec![cause]));
@@ -597,10 +601,8 @@ impl Registry {
         if same_owners && same(&old, &new) {
             return Ok(Some(Outcome { warnings, ..Outcome::unchanged(live) }));
         }
-        match (same_owners && same(&old, &new), old_fields) {
-            (true, Some(fields)) => set(&mut new, &["metadata", "managedFields"], fields),
-            _ if managers.is_empty() => {}
-            _ => set(&mut new, &["metadata", "managedFields"], managers.to_value()),
+        if !managers.is_empty() {
+            set(&mut new, &["metadata", "managedFields"], managers.to_value());
         }
         let removed = is_finished(resource, &new);
         if options.dry_run {
@@ -794,10 +796,11 @@ fn bump_generation(resource: &Resource, old: &Value, new: &mut Value) {
 
 /// Whether deletion has nothing left to wait for.
 pub(super) fn is_finished(resource: &Resource, object: &Value) -> bool {
+    let content = resource.is("", "Namespace") && !list(object, &["spec", "finalizers"]).is_empty();
     at(object, &["metadata", "deletionTimestamp"]).is_some()
         && list(object, &["metadata", "finalizers"]).is_empty()
         && int(object, &["metadata", "deletionGracePeriodSeconds"]).unwrap_or_default() == 0
-        && !(resource.is("", "Namespace") && !list(object, &["spec", "finalizers"]).is_empty())
+        && !content
 }
 
 /// The quality-of-service class of a Pod.

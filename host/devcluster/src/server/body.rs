@@ -17,11 +17,13 @@ pub(super) struct Decoded {
 
 /// Reads JSON; YAML when it is not JSON.
 pub(super) fn decode(bytes: &[u8]) -> Result<Decoded, ApiError> {
-    let mut duplicates = Vec::new();
-    let mut reader = serde_json::Deserializer::from_slice(bytes);
-    let parsed = Seed { path: String::new(), duplicates: &mut duplicates }.deserialize(&mut reader);
+    let (parsed, mut duplicates) = parse(bytes, false);
+    if !duplicates.is_empty() {
+        // Rare, so that only then the paths are worth their cost.
+        duplicates = parse(bytes, true).1;
+    }
     let looks_like_json = bytes.iter().find(|b| !b.is_ascii_whitespace()).is_some_and(|b| matches!(b, b'{' | b'['));
-    match parsed.and_then(|value| reader.end().map(|()| value)) {
+    match parsed {
         Ok(value) => Ok(Decoded { value, duplicates }),
         Err(error) if looks_like_json => {
             Err(ApiError::bad_request(format!("the object provided is unrecognized: {error}")))
@@ -35,7 +37,16 @@ pub(super) fn decode(bytes: &[u8]) -> Result<Decoded, ApiError> {
     }
 }
 
+/// The value and its duplicate fields; without `track` only their number is right.
+fn parse(bytes: &[u8], track: bool) -> (Result<Value, serde_json::Error>, Vec<String>) {
+    let mut duplicates = Vec::new();
+    let mut reader = serde_json::Deserializer::from_slice(bytes);
+    let parsed = Seed { track, path: String::new(), duplicates: &mut duplicates }.deserialize(&mut reader);
+    (parsed.and_then(|value| reader.end().map(|()| value)), duplicates)
+}
+
 struct Seed<'a> {
+    track: bool,
     path: String,
     duplicates: &'a mut Vec<String>,
 }
@@ -94,8 +105,8 @@ impl<'de> Visitor<'de> for Seed<'_> {
     fn visit_seq<A: SeqAccess<'de>>(self, mut items: A) -> Result<Value, A::Error> {
         let mut list = Vec::new();
         loop {
-            let path = format!("{}[{}]", self.path, list.len());
-            match items.next_element_seed(Seed { path, duplicates: self.duplicates })? {
+            let path = if self.track { format!("{}[{}]", self.path, list.len()) } else { String::new() };
+            match items.next_element_seed(Seed { track: self.track, path, duplicates: self.duplicates })? {
                 Some(item) => list.push(item),
                 None => return Ok(Value::Array(list)),
             }
@@ -105,8 +116,13 @@ impl<'de> Visitor<'de> for Seed<'_> {
     fn visit_map<A: MapAccess<'de>>(self, mut fields: A) -> Result<Value, A::Error> {
         let mut map = Map::new();
         while let Some(key) = fields.next_key::<String>()? {
-            let path = if self.path.is_empty() { key.clone() } else { format!("{}.{key}", self.path) };
-            let value = fields.next_value_seed(Seed { path: path.clone(), duplicates: self.duplicates })?;
+            let path = match (self.track, self.path.is_empty()) {
+                (false, _) => String::new(),
+                (true, true) => key.clone(),
+                (true, false) => format!("{}.{key}", self.path),
+            };
+            let seed = Seed { track: self.track, path: path.clone(), duplicates: self.duplicates };
+            let value = fields.next_value_seed(seed)?;
             if map.insert(key, value).is_some() {
                 self.duplicates.push(path);
             }

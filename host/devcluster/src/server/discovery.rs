@@ -136,7 +136,7 @@ fn aggregated_group(table: &Table, group: &str) -> Value {
     let versions = versions(table, group)
         .into_iter()
         .map(|version| {
-            let resources = of(table, group, version).map(|resource| aggregated_resource(resource)).collect::<Vec<_>>();
+            let resources = of(table, group, version).map(aggregated_resource).collect::<Vec<_>>();
             json!({"version": version, "freshness": "Current", "resources": resources})
         })
         .collect::<Vec<_>>();

@@ -13,6 +13,7 @@ use base64::Engine;
 use http::header;
 use serde_json::{Value, json};
 use tokio::time::Instant;
+use tokio_util::sync::CancellationToken;
 
 use super::{Call, Shared, accept, accept::Format, request::Target, table};
 use crate::{
@@ -160,6 +161,7 @@ impl Call {
         let now = Instant::now();
         let mut watcher = Watcher {
             shared: Arc::clone(&self.shared),
+            stopping: self.stopping.clone(),
             resource: Arc::clone(resource),
             namespace: target.namespace.clone(),
             selector,
@@ -176,7 +178,8 @@ impl Call {
             over: false,
             table_header: true,
         };
-        let from_state = version == 0 && !(self.query.has("sendInitialEvents") && !initial);
+        let declined = self.query.has("sendInitialEvents") && !initial;
+        let from_state = version == 0 && !declined;
         if from_state || initial {
             let current = store.revision();
             if version > current {
@@ -237,6 +240,7 @@ fn read_token(token: &str) -> Result<(u64, (String, String)), ApiError> {
 
 struct Watcher {
     shared: Arc<Shared>,
+    stopping: CancellationToken,
     resource: Arc<Resource>,
     namespace: Option<String>,
     selector: Selector,
@@ -300,7 +304,7 @@ impl Watcher {
             }
             tokio::select! {
                 changed = self.receiver.changed() => self.over = changed.is_err(),
-                () = self.shared.stopping.cancelled() => self.over = true,
+                () = self.stopping.cancelled() => self.over = true,
                 () = tokio::time::sleep_until(wake) => {
                     let now = Instant::now();
                     if now >= self.deadline {

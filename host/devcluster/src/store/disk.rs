@@ -60,6 +60,11 @@ impl Ticket {
         Self(None)
     }
 
+    /// A write that will never be on disk, because the store is closed.
+    pub(super) fn lost() -> Self {
+        Self(Some(oneshot::channel().1))
+    }
+
     /// Waits until the write is on disk.
     pub(crate) async fn wait(self) -> Result<(), String> {
         match self.0 {
@@ -128,7 +133,10 @@ impl Disk {
     }
 }
 
-fn read(database: &Database) -> Result<(Vec<(String, u64, Vec<u8>)>, u64), redb::Error> {
+/// Key, revision and text of an object as the file has them.
+type Entry = (String, u64, Vec<u8>);
+
+fn read(database: &Database) -> Result<(Vec<Entry>, u64), redb::Error> {
     let transaction = database.begin_write()?;
     transaction.open_table(OBJECTS)?;
     transaction.open_table(META)?;
