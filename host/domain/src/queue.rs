@@ -8,6 +8,9 @@ use serde::{Deserialize, Serialize};
 use crate::event::Failure;
 use crate::limits;
 
+#[cfg(test)]
+mod tests;
+
 /// A moment, in milliseconds since the epoch.
 #[derive(Debug, Clone, Copy, Default, PartialEq, Eq, PartialOrd, Ord, Hash, Serialize, Deserialize)]
 pub struct Time(pub u64);

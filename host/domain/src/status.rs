@@ -75,6 +75,8 @@ pub struct Facts {
     pub(crate) manifests: Condition,
     pub(crate) workloads: Workloads,
     pub(crate) installed: bool,
+    /// Another version was installed in place of an earlier one.
+    pub(crate) updated: bool,
     pub(crate) suspended: bool,
     pub(crate) maintained: bool,
     pub(crate) failing_hooks: BTreeMap<String, Failure>,
@@ -96,6 +98,7 @@ impl Default for Facts {
             manifests: Condition::Unknown,
             workloads: Workloads::Unknown,
             installed: false,
+            updated: false,
             suspended: false,
             maintained: false,
             failing_hooks: BTreeMap::new(),
@@ -107,6 +110,11 @@ impl Default for Facts {
 }
 
 impl Facts {
+    /// The objects of one version are in the cluster, and another version is wanted.
+    fn updating(&self) -> bool {
+        self.version.is_some() && self.target.is_some() && self.target != self.version
+    }
+
     pub(crate) fn adopted(&mut self, _loaded: &Loaded) {
         self.configured = Condition::Unknown;
         self.hooks = Condition::Unknown;
@@ -120,6 +128,7 @@ impl Facts {
     }
 
     pub(crate) fn ran(&mut self, version: String, maintenance: bool) {
+        self.updated |= self.version.as_ref().is_some_and(|old| *old != version);
         self.version = Some(version);
         self.hooks = Condition::True;
         self.manifests = Condition::True;
@@ -270,7 +279,8 @@ fn conditions(app: &App, blockers: &[Blocker]) -> Vec<StatusCondition> {
         } else {
             &["Installed"]
         };
-        for kind in kinds {
+        let update = (facts.installed && facts.updated).then_some("UpdateInstalled");
+        for kind in kinds.iter().copied().chain(update) {
             add(kind, Some(("False", "Deleting", "the application is being deleted")));
         }
         return list;
@@ -312,12 +322,33 @@ fn conditions(app: &App, blockers: &[Blocker]) -> Vec<StatusCondition> {
         Condition::Unknown => Some(("Unknown", "ApplyingManifests".to_owned(), "not applied yet".to_owned())),
         Condition::True => None,
     };
-    let blocking = blockers.iter().find(|blocker| blocker.reason != "SettingsInvalid").map(no);
-    if facts.target.is_some() && facts.version.is_some() && facts.target != facts.version {
+    // The old version serves until the hooks or the objects of the new one fail; settings alone break nothing.
+    let updating = facts.updating();
+    let blocker = blockers.iter().find(|blocker| match blocker.reason.as_str() {
+        "SettingsInvalid" => false,
+        "DownloadFailed" | "LoadFromFilesystemFailed" => !updating,
+        _ => true,
+    });
+    let scaled = match blocker {
+        Some(blocker) if updating && blocker.reason == "ManifestsApplyFailed" => Some(no(blocker)),
+        Some(blocker) if updating || blocker.reason == "DownloadFailed" => {
+            Some(("Unknown", blocker.reason.clone(), blocker.message.clone()))
+        }
+        _ => scaled,
+    };
+    let blocking = blocker.map(no);
+    if updating {
         push(
             "UpdateInstalled",
-            blockers.first().map(no).or_else(|| Some(("False", "Pending".to_owned(), progress(app)))),
+            blockers.first().map(no).or_else(|| {
+                let applying = matches!(&facts.manifests, Condition::False { .. });
+                let reason = if applying { "ApplyingManifests" } else { "Pending" };
+                Some(("False", reason.to_owned(), progress(app)))
+            }),
         );
+    }
+    if facts.updated && !updating {
+        push("UpdateInstalled", None);
     }
     push("Scaled", scaled.clone());
     push("Ready", blocking.clone().or_else(|| scaled.clone()));
@@ -325,7 +356,12 @@ fn conditions(app: &App, blockers: &[Blocker]) -> Vec<StatusCondition> {
         .maintained
         .then(|| ("False", "NoResourceReconciliation".to_owned(), "the application is in maintenance".to_owned()));
     push("Managed", blocking.or(maintained).or(applying.clone()).or(scaled));
-    push("ConfigurationApplied", blockers.first().map(no).or(settings).or(applying));
+    let unapplied = blockers.first().map(|blocker| {
+        let (status, reason, message) = no(blocker);
+        // Whether the settings suit a version that cannot be had is not known.
+        (if blocker.reason == "DownloadFailed" { "Unknown" } else { status }, reason, message)
+    });
+    push("ConfigurationApplied", unapplied.or(settings).or(applying));
     list
 }
 
@@ -353,8 +389,14 @@ fn summary(app: &App, deleting: bool, blockers: &[Blocker]) -> Summary {
         let state = if facts.installed || facts.suspended { "Suspended" } else { "Pending" };
         return make(state, blocker.message.clone(), blocker.hint.as_deref());
     }
-    let updating = facts.version.is_some() && facts.target != facts.version;
-    if let Some(blocker) = blockers.first() {
+    let updating = facts.updating();
+    // What runs is judged before what was only written: invalid settings come last once it is installed.
+    let first = if facts.installed && !updating {
+        blockers.iter().find(|blocker| blocker.reason != "SettingsInvalid").or(blockers.first())
+    } else {
+        blockers.first()
+    };
+    if let Some(blocker) = first {
         let served = updating
             && matches!(blocker.reason.as_str(), "DownloadFailed" | "LoadFromFilesystemFailed" | "SettingsInvalid");
         let state = match (facts.installed, served) {
