@@ -515,7 +515,10 @@ pub fn crds() -> Vec<Value> {
 fn definition(crd: &CustomResourceDefinition) -> Value {
     let mut value = serde_json::to_value(crd).expect("a definition has text keys and finite numbers only");
     if let Some(metadata) = value.get_mut("metadata").and_then(Value::as_object_mut) {
-        metadata.insert("labels".to_owned(), serde_json::json!({"heritage": "deckhouse"}));
+        metadata.insert(
+            "labels".to_owned(),
+            serde_json::json!({"heritage": "deckhouse", "app.kubernetes.io/name": "barbless"}),
+        );
     }
     value
 }

@@ -27,8 +27,6 @@ pub(crate) const PAGE: u32 = 500;
 pub(crate) const PAGES_MAX: usize = 1_000;
 /// Requests in flight for one application.
 pub(crate) const PARALLEL: usize = 8;
-/// Operations of one JSON patch.
-pub(crate) const JSON_PATCH_OPS: usize = 1_000;
 /// Bytes that all `copy` operations of one JSON patch may add: a patch that copies an array into itself doubles it with
 /// each operation, while etcd takes no object above 1.5 MiB.
 pub(crate) const JSON_PATCH_COPY_BYTES: usize = 2 * 1024 * 1024;
@@ -36,8 +34,6 @@ pub(crate) const JSON_PATCH_COPY_BYTES: usize = 2 * 1024 * 1024;
 pub(crate) const OBJECT_DEPTH: usize = 120;
 /// Bytes of an object after a patch.
 pub(crate) const OBJECT_BYTES: usize = 3 * 1024 * 1024;
-/// Owner references that a changed object may have.
-pub(crate) const OWNERS: usize = 50;
 /// Bytes of the payload of a release record; the API server takes Secrets up to 1 MiB.
 pub(crate) const RECORD_BYTES: usize = 1_000_000;
 /// Bytes of an unpacked release record: what 1 MiB of real manifests unpacks to, with room to spare; a bomb is refused.

@@ -7,16 +7,17 @@
 
 use std::fmt;
 
-use barbless_domain::grant::{self, Decision, Denial, Scope};
+use barbless_domain::grant::{self, Denial, INSTANCE_LABEL, Scope};
 use barbless_domain::identity::{ApplicationId, Gvk, ObjectRef};
+use barbless_domain::limits::OWNERS_PER_OBJECT;
 use barbless_domain::operation::{Action, Operation, OperationResult, Subresource};
-use serde_json::{Map, Value, json};
+use serde_json::{Map, Value};
 
 use crate::Cluster;
 use crate::discovery::Resource;
 use crate::error::Error;
-use crate::limits::{CONFLICT_PAUSE, CONFLICT_RETRIES, OWNERS};
-use crate::request::{Target, metadata};
+use crate::limits::{CONFLICT_PAUSE, CONFLICT_RETRIES};
+use crate::request::{Target, label, metadata};
 
 mod patch;
 
@@ -223,23 +224,9 @@ impl Work<'_> {
     async fn live(&self) -> Result<Option<Value>, Refusal> {
         let live = self.cluster.get_in(&self.target()).await?;
         if let Some(live) = &live {
-            self.may_touch(live)?;
+            grant::allows_object(self.application, self.operation, live).into_result()?;
         }
         Ok(live)
-    }
-
-    /// Asks the choke point about an object of the cluster. It sees what ownership hangs on; what the API server itself
-    /// put into the metadata is none of the guest's doing.
-    fn may_touch(&self, object: &Value) -> Result<(), Refusal> {
-        let labels = object.pointer("/metadata/labels").cloned().unwrap_or_else(|| json!({}));
-        let mut seen = json!({"metadata": {"labels": labels}});
-        if let (Some(kind), Some(seen)) = (object.get("type"), seen.as_object_mut()) {
-            seen.insert("type".to_owned(), kind.clone());
-        }
-        match grant::allows_object(self.application, self.operation, &seen) {
-            Decision::Allow => Ok(()),
-            Decision::Deny(denial) => Err(denial.into()),
-        }
     }
 
     async fn create(&self, object: &Value, exists_is_fine: bool) -> Outcome {
@@ -264,13 +251,20 @@ impl Work<'_> {
                 Err(error) => Err(error.into()),
             };
         };
-        self.replace(&live, object.clone()).await
+        self.replace(&live, &live, object.clone()).await
     }
 
     async fn apply(&self, object: &Value) -> Outcome {
         let live = self.live().await?;
         self.check_owners(object, live.as_ref()).await?;
         let mut object = object.clone();
+        if let Some(live) = &live
+            && label(live, INSTANCE_LABEL).is_some()
+            && label(&object, INSTANCE_LABEL).is_none()
+        {
+            // An apply that no longer names the label would take it off, and the object would be nobody's.
+            set_label(&mut object, INSTANCE_LABEL, self.application.name());
+        }
         match &live {
             // With the version that was looked at, a foreign object that took its place meanwhile is not touched.
             Some(live) => set_version(&mut object, live),
@@ -302,22 +296,13 @@ impl Work<'_> {
         if after == before {
             return Ok(OperationResult::Unchanged);
         }
-        for field in ["apiVersion", "kind"] {
-            if after.get(field) != before.get(field) {
-                return Err(Refusal::bad("BadOperation", format_args!("a patch cannot change {field}")));
-            }
-        }
-        for field in ["name", "namespace", "uid", "generateName", "creationTimestamp", "deletionTimestamp"] {
-            if metadata(&after, field) != metadata(&before, field) {
-                return Err(Refusal::bad("BadOperation", format_args!("a patch cannot change metadata.{field}")));
-            }
-        }
-        self.replace(&live, after).await
+        self.replace(&live, &before, after).await
     }
 
-    /// Replaces the live object, or a subresource of it, after a last look at the result.
-    async fn replace(&self, live: &Value, mut after: Value) -> Outcome {
-        self.may_touch(&after)?;
+    /// Replaces the live object, or a subresource of it, after a last look at the result. `before` is what the result
+    /// takes the place of: the live object, or its scale.
+    async fn replace(&self, live: &Value, before: &Value, mut after: Value) -> Outcome {
+        grant::check_result(self.application, self.operation, before, &after).into_result()?;
         // Also for `status`: the API server takes metadata of built-in kinds from there too.
         if self.operation.subresource != Some(Subresource::Scale) {
             self.check_owners(&after, Some(live)).await?;
@@ -382,8 +367,8 @@ impl Work<'_> {
             Some(Value::Array(owners)) => owners,
             Some(_) => return Err(Refusal::bad("BadOperation", "metadata.ownerReferences is no list")),
         };
-        if owners.len() > OWNERS {
-            return Err(Refusal::bad("BadOperation", format_args!("more than {OWNERS} owner references")));
+        if owners.len() > OWNERS_PER_OBJECT {
+            return Err(Refusal::bad("BadOperation", format_args!("more than {OWNERS_PER_OBJECT} owner references")));
         }
         let old = live.and_then(|live| live.pointer(POINTER)).and_then(Value::as_array);
         for owner in owners {
@@ -413,7 +398,10 @@ impl Work<'_> {
         if metadata(&found, "uid") != Some(text("uid")) {
             return Err(bad("it has another uid".to_owned()));
         }
-        self.may_touch(&found)
+        match label(&found, INSTANCE_LABEL) {
+            Some(other) if other != self.application.name() => Err(bad(format!("it belongs to application {other:?}"))),
+            _ => Ok(()),
+        }
     }
 }
 
@@ -426,6 +414,17 @@ fn lost_race(target: &ObjectRef) -> Refusal {
         message: "the object came or went meanwhile".to_owned(),
         causes: Vec::new(),
     })))
+}
+
+fn set_label(object: &mut Value, name: &str, value: &str) {
+    let Some(metadata) = object.get_mut("metadata").and_then(Value::as_object_mut) else { return };
+    let labels = metadata.entry("labels").or_insert_with(|| Value::Object(Map::new()));
+    if labels.is_null() {
+        *labels = Value::Object(Map::new());
+    }
+    if let Some(labels) = labels.as_object_mut() {
+        labels.insert(name.to_owned(), value.into());
+    }
 }
 
 /// Makes a request depend on the version and identity of the live object.

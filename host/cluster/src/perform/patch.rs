@@ -2,10 +2,11 @@
 
 use std::fmt;
 
+use barbless_domain::limits::JSON_PATCH_STEPS;
 use json_patch::PatchOperation;
 use serde_json::Value;
 
-use crate::limits::{JSON_PATCH_COPY_BYTES, JSON_PATCH_OPS, OBJECT_BYTES, OBJECT_DEPTH};
+use crate::limits::{JSON_PATCH_COPY_BYTES, OBJECT_BYTES, OBJECT_DEPTH};
 
 /// Why a patch cannot be carried out.
 #[derive(Debug)]
@@ -35,8 +36,8 @@ pub(super) fn merge(mut object: Value, patch: &Value) -> Result<Value, Unfit> {
 pub(super) fn json(mut object: Value, patch: &Value) -> Result<Value, Unfit> {
     let json_patch::Patch(operations) = serde_json::from_value(patch.clone())
         .map_err(|error| unfit("BadPatch", format_args!("no JSON patch: {error}")))?;
-    if operations.len() > JSON_PATCH_OPS {
-        return Err(unfit("PatchTooLarge", format_args!("more than {JSON_PATCH_OPS} operations in one JSON patch")));
+    if operations.len() > JSON_PATCH_STEPS {
+        return Err(unfit("PatchTooLarge", format_args!("more than {JSON_PATCH_STEPS} operations in one JSON patch")));
     }
     let mut copied = 0_usize;
     for (index, operation) in operations.iter().enumerate() {
@@ -191,7 +192,7 @@ mod tests {
 
     #[test]
     fn too_many_operations_are_refused() {
-        let patch = Value::Array(vec![json!({"op": "test", "path": "/a", "value": 1}); 1001]);
+        let patch = Value::Array(vec![json!({"op": "test", "path": "/a", "value": 1}); JSON_PATCH_STEPS + 1]);
         assert_eq!(json(json!({"a": 1}), &patch).expect_err("refused").reason, "PatchTooLarge");
     }
 }

@@ -123,10 +123,10 @@ async fn a_patch_cannot_change_what_an_object_is() {
     cluster.put(config_map("c", json!({"k": "v"}))).await;
     let cases = [
         (json!({"metadata": {"name": "d"}}), "BadOperation"),
-        (json!({"metadata": {"namespace": "other"}}), "BadOperation"),
-        (json!({"metadata": {"uid": "0"}}), "BadOperation"),
+        (json!({"metadata": {"namespace": "other"}}), "ForeignNamespace"),
+        (json!({"metadata": {"uid": "0"}}), "BadPatch"),
         (json!({"kind": "Secret"}), "BadOperation"),
-        (json!({"metadata": null}), "BadOperation"),
+        (json!({"metadata": null}), "BadPatch"),
         (json!({"metadata": {"labels": {"packages.deckhouse.io/instance": "db"}}}), "ForeignObject"),
         (json!({"metadata": {"labels": {"owner": "helm"}}}), "HostObject"),
     ];
@@ -172,7 +172,7 @@ async fn owners_must_exist_here_with_their_uid() {
         (reference_to(&owner, &json!("00000000-0000-4000-8000-000000000000")), "BadOwner"),
         (reference_to(&away, &away["metadata"]["uid"]), "BadOwner"),
         (reference_to(&node, &json!("x")), "BadOwner"),
-        (reference_to(&theirs, &theirs["metadata"]["uid"]), "ForeignObject"),
+        (reference_to(&theirs, &theirs["metadata"]["uid"]), "BadOwner"),
         (json!([{"kind": "Widget"}]), "BadOwner"),
         (json!("text"), "BadOperation"),
     ];
@@ -183,6 +183,23 @@ async fn owners_must_exist_here_with_their_uid() {
         let result = perform(&cluster, &operation).await;
         assert_eq!(reason(&result), expected, "{owners}: {result:?}");
     }
+}
+
+#[tokio::test]
+async fn the_own_label_is_not_taken_off() {
+    let (_devcluster, cluster) = start(false).await;
+    let mut own = plain(json!({"k": "1"}));
+    own["metadata"]["labels"] = json!({"packages.deckhouse.io/instance": "web"});
+    assert_eq!(perform(&cluster, &operation(Action::Apply { object: own })).await, OperationResult::Done);
+    let applied = perform(&cluster, &operation(Action::Apply { object: plain(json!({"k": "2"})) })).await;
+    assert_eq!(applied, OperationResult::Done);
+    let patch = json!({"metadata": {"labels": {"packages.deckhouse.io/instance": null}}});
+    assert_eq!(reason(&perform(&cluster, &operation(Action::MergePatch { patch })).await), "HostMetadata");
+    let live = cluster.read(&reference("v1", "ConfigMap", "demo", "c")).await.expect("there");
+    assert_eq!(
+        (&live["data"]["k"], &live["metadata"]["labels"]["packages.deckhouse.io/instance"]),
+        (&json!("2"), &json!("web"))
+    );
 }
 
 #[tokio::test]
