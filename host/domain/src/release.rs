@@ -219,8 +219,8 @@ impl fmt::Display for Refused {
 /// object.
 ///
 /// # Errors
-/// [`Refused`] with all problems: objects without apiVersion, kind or a proper name, foreign namespaces, duplicates,
-/// unknown kinds, cluster-scoped objects that are not allowed, and too many objects.
+/// [`Refused`] with all problems: objects without apiVersion, kind or a proper name, objects that belong to the host,
+/// foreign namespaces, duplicates, unknown kinds, cluster-scoped objects that are not allowed, and too many objects.
 pub fn plan(
     input: PlanInput<'_>,
     scope_of: impl Fn(&Gvk) -> Option<Scope>,
@@ -268,6 +268,11 @@ pub fn plan(
         if let Some(why) = bad_path_name(&target.name) {
             let hint = "use a name that the API server accepts".to_owned();
             problems.push(problem("BadManifest", target.to_string(), why.to_owned(), hint));
+            continue;
+        }
+        if let Some(why) = belongs_to_host(&target, &object) {
+            let hint = "leave the object out of the templates".to_owned();
+            problems.push(problem("HostObject", target.to_string(), why.to_owned(), hint));
             continue;
         }
         let definition = defined.get(&(target.gvk.group.clone(), target.gvk.kind.clone())).copied();
@@ -424,6 +429,22 @@ fn bad_path_name(name: &str) -> Option<&'static str> {
         Some("the name is longer than 253 characters")
     } else if name == "." || name == ".." || name.contains(['/', '%']) || name.chars().any(char::is_control) {
         Some("the name has characters that no object has")
+    } else {
+        None
+    }
+}
+
+/// What no package may bring: a forged release record would make the host believe that objects of others are its own to
+/// delete, and the host's own kinds decide about packages.
+fn belongs_to_host(target: &ObjectRef, object: &Value) -> Option<&'static str> {
+    let text = |pointer: &str| object.pointer(pointer).and_then(Value::as_str);
+    if target.gvk.group == "deckhouse.io" {
+        Some("the kind belongs to the host")
+    } else if target.name.starts_with("sh.helm.release.v1.")
+        || text("/type") == Some("helm.sh/release.v1")
+        || text("/metadata/labels/owner") == Some("helm")
+    {
+        Some("release records belong to the host")
     } else {
         None
     }

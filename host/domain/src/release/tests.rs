@@ -174,6 +174,23 @@ fn everything_that_is_wrong_is_reported_at_once() {
 }
 
 #[test]
+fn a_package_cannot_bring_what_the_host_believes() {
+    let mut owned = object("v1", "ConfigMap", "c");
+    owned["metadata"]["labels"] = json!({"owner": "helm"});
+    let mut typed = object("v1", "Secret", "s");
+    typed["type"] = json!("helm.sh/release.v1");
+    let objects = vec![
+        object("v1", "Secret", "sh.helm.release.v1.web.v99"),
+        owned,
+        typed,
+        object("deckhouse.io/v1alpha1", "Application", "other"),
+    ];
+    let refused = plan_of(objects, &[]).expect_err("refused");
+    assert_eq!(refused.problems.len(), 4);
+    assert!(refused.problems.iter().all(|problem| problem.reason == "HostObject"), "{refused}");
+}
+
+#[test]
 fn versions_of_one_kind_are_duplicates_of_each_other() {
     let refused = plan_of(
         vec![
