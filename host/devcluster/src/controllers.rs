@@ -31,7 +31,6 @@ use crate::{
     catalog::Resource,
     json::{self, at, list, text},
     registry::{DeleteOptions, Edit, Options, Outcome, Registry},
-    selector::label_selector_matches,
     status::ApiError,
     store::{Change, Stored},
 };
@@ -221,6 +220,7 @@ impl Controllers {
             Role::Expire => garbage::expire_event(context, &item),
             Role::Namespace => namespaces::namespace(context, &item),
             Role::Definition => namespaces::definition(context, &item),
+            Role::Adopt => replicas::adopt(context, &item),
             Role::Deployment => replicas::deployment(context, &item),
             Role::ReplicaSet => replicas::replica_set(context, &item),
             Role::StatefulSet => sets::stateful_set(context, &item),
@@ -314,25 +314,6 @@ impl Context {
         let dependents = self.registry.store.dependents(owner.uid());
         let ours = |stored: &Stored| controller_of(&stored.value).is_some_and(|c| text(c, &["uid"]) == owner.uid());
         dependents.into_iter().filter(|((t, _), s)| &**t == table && ours(s)).map(|(_, stored)| stored).collect()
-    }
-
-    /// Takes over objects without a controller that the selector of this owner selects.
-    fn adopt(&self, owner: &Stored, table: &str) -> Result<(), ApiError> {
-        let Some(selector) = at(&owner.value, &["spec", "selector"]) else { return Ok(()) };
-        let namespace = text(&owner.value, &["metadata", "namespace"]);
-        for stored in self.registry.store.list(table, Some(namespace)).0 {
-            let free = controller_of(&stored.value).is_none() && !is_terminating(&stored.value);
-            if !free || !label_selector_matches(selector, &stored.value) {
-                continue;
-            }
-            self.change(&stored, "", &|object| {
-                let mut owners = list(object, &["metadata", "ownerReferences"]).to_vec();
-                owners.push(reference_to(&owner.value));
-                json::set(object, &["metadata", "ownerReferences"], Value::Array(owners));
-                true
-            })?;
-        }
-        Ok(())
     }
 
     /// The value of an annotation of an object or of the controllers above it.

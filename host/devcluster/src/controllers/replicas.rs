@@ -12,8 +12,9 @@ use super::{
     work::{Item, Queue, Role},
 };
 use crate::{
-    json::{self, at, copy, int, remove, same, set, text},
+    json::{self, at, copy, int, list, remove, same, set, text},
     registry::DeleteOptions,
+    selector::label_selector_matches,
     status::ApiError,
     store::{Change, Stored},
 };
@@ -38,7 +39,64 @@ fn role_of(table: &str) -> Option<Role> {
     }
 }
 
+/// The tables whose objects may control those of a table.
+fn controllers_of(table: &str) -> &'static [&'static str] {
+    match table {
+        PODS => &[REPLICA_SETS, STATEFUL_SETS, DAEMON_SETS],
+        REPLICA_SETS => &[DEPLOYMENTS],
+        _ => &[],
+    }
+}
+
+fn is_orphan(object: &Value) -> bool {
+    controller_of(object).is_none() && !is_terminating(object)
+}
+
+fn enqueue_adoption(context: &Context, change: &Change, queue: &mut Queue) {
+    if change.deleted {
+        return;
+    }
+    if !controllers_of(&change.table).is_empty() && is_orphan(&change.new.value) {
+        queue.push(Item::of(Role::Adopt, change));
+    }
+    if change.old.is_some() {
+        return;
+    }
+    // A new controller: orphans of its namespace are looked at before it counts what it has.
+    for table in [PODS, REPLICA_SETS].into_iter().filter(|table| controllers_of(table).contains(&&*change.table)) {
+        for stored in context.registry.store.list(table, Some(&change.key.0)).0 {
+            if is_orphan(&stored.value) {
+                let key = (change.key.0.clone(), text(&stored.value, &["metadata", "name"]).to_owned());
+                queue.push(Item { role: Role::Adopt, table: table.into(), key });
+            }
+        }
+    }
+}
+
+/// Gives an orphan to the controller whose selector selects it.
+pub(super) fn adopt(context: &Context, item: &Item) -> Result<Next, ApiError> {
+    let Some(stored) = context.get(item).filter(|stored| is_orphan(&stored.value)) else { return Ok(Next::Done) };
+    for table in controllers_of(&item.table) {
+        let candidates = context.registry.store.list(table, Some(&item.key.0)).0;
+        let selects = |owner: &&Arc<Stored>| {
+            let selector = at(&owner.value, &["spec", "selector"]);
+            !is_terminating(&owner.value) && selector.is_some_and(|s| label_selector_matches(s, &stored.value))
+        };
+        if let Some(owner) = candidates.iter().find(selects) {
+            context.change(&stored, "", &|object| {
+                let mut owners = list(object, &["metadata", "ownerReferences"]).to_vec();
+                owners.push(reference_to(&owner.value));
+                set(object, &["metadata", "ownerReferences"], Value::Array(owners));
+                true
+            })?;
+            return Ok(Next::Done);
+        }
+    }
+    Ok(Next::Done)
+}
+
 pub(super) fn enqueue(context: &Context, change: &Change, queue: &mut Queue) {
+    enqueue_adoption(context, change, queue);
     if let Some(role) = role_of(&change.table).filter(|_| !change.deleted) {
         queue.push(Item::of(role, change));
     }
@@ -99,9 +157,6 @@ pub(super) fn pod_of(owner: &Value, template: &Value) -> Value {
 pub(super) fn replica_set(context: &Context, item: &Item) -> Result<Next, ApiError> {
     let Some(stored) = context.get(item) else { return Ok(Next::Done) };
     let set_object = &stored.value;
-    if !is_terminating(set_object) && &*item.table == REPLICA_SETS {
-        context.adopt(&stored, PODS)?;
-    }
     let census = Census::take(context, &stored);
     let wanted = int(set_object, &["spec", "replicas"]).unwrap_or(1);
     let have = count(census.active.len());
@@ -164,7 +219,6 @@ pub(super) fn deployment(context: &Context, item: &Item) -> Result<Next, ApiErro
     if is_terminating(object) {
         return Ok(Next::Done);
     }
-    context.adopt(&stored, REPLICA_SETS)?;
     let wanted = int(object, &["spec", "replicas"]).unwrap_or(1);
     let template = at(object, &["spec", "template"]).cloned().unwrap_or_default();
     let sets = context.controlled(&stored, REPLICA_SETS);

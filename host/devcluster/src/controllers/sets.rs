@@ -35,7 +35,6 @@ pub(super) fn stateful_set(context: &Context, item: &Item) -> Result<Next, ApiEr
     let template = at(object, &["spec", "template"]).cloned().unwrap_or_default();
     let revision = format!("{name}-{}", short_hash(&template));
     let wanted = int(object, &["spec", "replicas"]).unwrap_or(1);
-    context.adopt(&stored, PODS)?;
     let parallel = text(object, &["spec", "podManagementPolicy"]) == "Parallel";
     let pods = context.controlled(&stored, PODS);
     let find = |ordinal: i64| {
@@ -190,7 +189,6 @@ pub(super) fn daemon_set(context: &Context, item: &Item) -> Result<Next, ApiErro
     }
     let template = at(object, &["spec", "template"]).cloned().unwrap_or_default();
     let revision = short_hash(&template);
-    context.adopt(&stored, PODS)?;
     let pods = context.controlled(&stored, PODS);
     // There is one node, and nothing that would keep a Pod off it.
     for pod in &pods {

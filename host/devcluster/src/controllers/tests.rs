@@ -295,3 +295,21 @@ async fn a_namespace_goes_with_its_content() {
         .unwrap();
     eventually(&namespaces, "gone", "gone", Value::is_null).await;
 }
+
+#[tokio::test]
+async fn an_orphaned_replica_set_is_adopted_by_the_next_deployment() {
+    let (_cluster, client) = cluster().await;
+    create(&client, deployment("web", &json!({}))).await;
+    let deployments = api(&client, "apps/v1", "Deployment");
+    let ready = |d: &Value| d["status"]["readyReplicas"] == 3;
+    eventually(&deployments, "web", "ready", ready).await;
+    let sets = api(&client, "apps/v1", "ReplicaSet");
+    let before = sets.list(&ListParams::default()).await.unwrap().items[0].uid();
+    deployments.delete("web", &DeleteParams::orphan()).await.unwrap();
+    eventually(&deployments, "web", "gone", Value::is_null).await;
+    create(&client, deployment("web", &json!({}))).await;
+    eventually(&deployments, "web", "ready again", ready).await;
+    let after = sets.list(&ListParams::default()).await.unwrap().items;
+    assert_eq!(after.iter().map(ResourceExt::uid).collect::<Vec<_>>(), [before]);
+    assert_eq!(api(&client, "v1", "Pod").list(&ListParams::default()).await.unwrap().items.len(), 3);
+}

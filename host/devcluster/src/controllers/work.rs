@@ -17,6 +17,8 @@ pub(super) enum Role {
     Expire,
     Namespace,
     Definition,
+    /// Something without a controller that may have found one.
+    Adopt,
     Deployment,
     ReplicaSet,
     StatefulSet,
