@@ -39,6 +39,8 @@ const ARTEFACT_MIN: u64 = 16 * 1024 * 1024;
 const ERROR_BYTES: u64 = 4096;
 /// Exit code of a compiler that refuses the component.
 const REFUSED: u8 = 3;
+/// Exit code of a Rust program that panicked.
+const PANICKED: i32 = 101;
 /// Exit code of a compiler that could not do its work.
 const BROKEN: u8 = 4;
 
@@ -206,7 +208,8 @@ impl Workshop {
                 limit: artefact_max,
             }),
             Some(0) => Ok(artefact),
-            Some(code) if code == i32::from(REFUSED) => Err(LoadError::Compile { what }),
+            // A panic is a defect of the compiler, and this component meets it.
+            Some(code) if code == i32::from(REFUSED) || code == PANICKED => Err(LoadError::Compile { what }),
             _ => Err(LoadError::Compiler { source: std::io::Error::other(format!("{status}: {what}")) }),
         }
     }

@@ -76,6 +76,8 @@ fn pool(config: &Config) -> PoolingAllocationConfig {
         .max_core_instances_per_component(INSTANCES_MAX)
         .max_memories_per_component(MEMORIES_MAX)
         .max_tables_per_component(TABLES_MAX)
+        .max_memories_per_module(MEMORIES_MAX)
+        .max_tables_per_module(TABLES_MAX)
         .max_component_instance_size(1024 * 1024)
         .max_core_instance_size(1024 * 1024)
         .max_memory_size(memory)

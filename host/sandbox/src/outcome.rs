@@ -63,6 +63,10 @@ pub(crate) fn failed(error: &wasmtime::Error, limits: &GuestLimits, panic: Optio
     if error.is::<PoolConcurrencyLimitError>() {
         return RunEnd::HostFault { what: "no free slot for an instance".to_owned() };
     }
+    if let Some(exit) = error.downcast_ref::<wasmtime_wasi::I32Exit>() {
+        let message = format!("the guest called exit with status {}", exit.0);
+        return RunEnd::Trap { message, panic, backtrace: Vec::new() };
+    }
     let message = error.root_cause().to_string();
     if let Some(stop) = untyped(&message) {
         return stopped(&stop, limits);

@@ -177,8 +177,19 @@ impl MemoryMeter {
         self.bytes = sum;
         self.elements = count;
         self.pending = (bytes, elements);
-        self.peak = self.peak.max(sum);
         Ok(())
+    }
+
+    /// Beyond a maximum that the guest itself has set, nothing grows, and the guest is told so. Asked last: the maximum
+    /// of a pool slot looks the same, and the limit of the run is what should be named then.
+    fn within(&mut self, desired: usize, maximum: Option<usize>) -> bool {
+        let within = maximum.is_none_or(|maximum| desired <= maximum);
+        if within {
+            self.peak = self.peak.max(self.bytes);
+        } else {
+            self.undo();
+        }
+        within
     }
 
     fn undo(&mut self) {
@@ -194,12 +205,8 @@ fn difference(current: usize, desired: usize) -> u64 {
 
 impl ResourceLimiter for MemoryMeter {
     fn memory_growing(&mut self, current: usize, desired: usize, maximum: Option<usize>) -> wasmtime::Result<bool> {
-        // Beyond its own maximum a memory does not grow, and the guest is told so.
-        if maximum.is_some_and(|maximum| desired > maximum) {
-            return Ok(false);
-        }
         self.grow(difference(current, desired), 0)?;
-        Ok(true)
+        Ok(self.within(desired, maximum))
     }
 
     fn memory_grow_failed(&mut self, _error: wasmtime::Error) -> wasmtime::Result<()> {
@@ -208,12 +215,9 @@ impl ResourceLimiter for MemoryMeter {
     }
 
     fn table_growing(&mut self, current: usize, desired: usize, maximum: Option<usize>) -> wasmtime::Result<bool> {
-        if maximum.is_some_and(|maximum| desired > maximum) {
-            return Ok(false);
-        }
         let elements = difference(current, desired);
         self.grow(elements.saturating_mul(Self::ELEMENT), elements)?;
-        Ok(true)
+        Ok(self.within(desired, maximum))
     }
 
     fn table_grow_failed(&mut self, _error: wasmtime::Error) -> wasmtime::Result<()> {

@@ -57,8 +57,81 @@ const IMPORTS: &[(&str, &str, &str, &str)] = &[
     ("histogram", "metrics", "histogram-observe", "(param i32 i32 f64 i32 i32)"),
     ("now", "clock", "now-unix-ms", "(result i64)"),
     ("next_u64", "random", "next-u64", "(result i64)"),
+    ("get_stdout", "wasi:cli/stdout@0.2.3", "get-stdout", "(result i32)"),
+    ("print", "wasi:io/streams@0.2.3", "[method]output-stream.blocking-write-and-flush", "(param i32 i32 i32 i32)"),
+    ("wasi_exit", "wasi:cli/exit@0.2.3", "exit", "(param i32)"),
+    ("environment", "wasi:cli/environment@0.2.3", "get-environment", "(param i32)"),
+    ("arguments", "wasi:cli/environment@0.2.3", "get-arguments", "(param i32)"),
+    ("directories", "wasi:filesystem/preopens@0.2.3", "get-directories", "(param i32)"),
+    ("wall_now", "wasi:clocks/wall-clock@0.2.3", "now", "(param i32)"),
+    ("after", "wasi:clocks/monotonic-clock@0.2.3", "subscribe-duration", "(param i64) (result i32)"),
+    ("block", "wasi:io/poll@0.2.3", "[method]pollable.block", "(param i32)"),
+    ("wasi_u64", "wasi:random/random@0.2.3", "get-random-u64", "(result i64)"),
+    ("wasi_bytes", "wasi:random/random@0.2.3", "get-random-bytes", "(param i64 i32)"),
     ("random_bytes", "random", "bytes", "(param i32 i32)"),
 ];
+
+/// The part of WASI 0.2 that guests of these tests use, and a world with it.
+const WASI: &str = r#"
+package test:guests;
+
+world wasi-hook {
+    include barbless:hooks/hook-component@0.1.0;
+    import wasi:cli/stdout@0.2.3;
+    import wasi:cli/exit@0.2.3;
+    import wasi:cli/environment@0.2.3;
+    import wasi:filesystem/preopens@0.2.3;
+    import wasi:clocks/wall-clock@0.2.3;
+    import wasi:clocks/monotonic-clock@0.2.3;
+    import wasi:random/random@0.2.3;
+}
+
+package wasi:io@0.2.3 {
+    interface error { resource error; }
+    interface poll { resource pollable { block: func(); } }
+    interface streams {
+        use error.{error};
+        variant stream-error { last-operation-failed(error), closed }
+        resource output-stream {
+            blocking-write-and-flush: func(contents: list<u8>) -> result<_, stream-error>;
+        }
+    }
+}
+package wasi:cli@0.2.3 {
+    interface stdout {
+        use wasi:io/streams@0.2.3.{output-stream};
+        get-stdout: func() -> output-stream;
+    }
+    interface exit { exit: func(status: result); }
+    interface environment {
+        get-environment: func() -> list<tuple<string, string>>;
+        get-arguments: func() -> list<string>;
+    }
+}
+package wasi:filesystem@0.2.3 {
+    interface types { resource descriptor; }
+    interface preopens {
+        use types.{descriptor};
+        get-directories: func() -> list<tuple<descriptor, string>>;
+    }
+}
+package wasi:clocks@0.2.3 {
+    interface wall-clock {
+        record datetime { seconds: u64, nanoseconds: u32 }
+        now: func() -> datetime;
+    }
+    interface monotonic-clock {
+        use wasi:io/poll@0.2.3.{pollable};
+        subscribe-duration: func(when: u64) -> pollable;
+    }
+}
+package wasi:random@0.2.3 {
+    interface random {
+        get-random-bytes: func(len: u64) -> list<u8>;
+        get-random-u64: func() -> u64;
+    }
+}
+"#;
 
 /// Where the text of guests begins; below are the areas that bodies write results to.
 const TEXT: usize = 1024;
@@ -94,6 +167,11 @@ impl Guest {
     /// A guest of another world, with all of its exports in `extra`.
     pub(crate) fn of(world: &'static str, extra: &str) -> Self {
         Self { world, body: String::new(), extra: extra.to_owned(), ..Self::run("") }
+    }
+
+    /// The same with WASI in its world.
+    pub(crate) fn wasi(self) -> Self {
+        Self { world: "wasi-hook", ..self }
     }
 
     /// The body gives the address of the result itself.
@@ -153,13 +231,14 @@ impl Guest {
                 .split(|c: char| !(c.is_alphanumeric() || c == '_' || c == '$'))
                 .any(|word| word == format!("${name}"))
             {
-                let _ = writeln!(
-                    imports,
-                    r#"(import "barbless:hooks/{interface}@0.1.0" "{function}" (func ${name} {signature}))"#
-                );
+                let module = match interface.contains(':') {
+                    true => (*interface).to_owned(),
+                    false => format!("barbless:hooks/{interface}@0.1.0"),
+                };
+                let _ = writeln!(imports, r#"(import "{module}" "{function}" (func ${name} {signature}))"#);
             }
         }
-        let hooks = if self.world == "hook-component" {
+        let hooks = if matches!(self.world, "hook-component" | "wasi-hook") {
             format!(
                 r#"(func (export "barbless:hooks/hooks@0.1.0#describe") (result i32) {describe})
                 (func (export "barbless:hooks/hooks@0.1.0#run")
@@ -210,6 +289,10 @@ pub(crate) fn component(module: &[u8], world: &str) -> Vec<u8> {
     let mut resolve = Resolve::default();
     let wit = Path::new(env!("CARGO_MANIFEST_DIR")).join("../../wit");
     let (package, _) = resolve.push_dir(wit).expect("the contract parses");
+    let package = match world {
+        "wasi-hook" => resolve.push_str("wasi.wit", WASI).expect("the part of WASI parses"),
+        _ => package,
+    };
     let world = resolve.select_world(&[package], Some(world)).expect("the world is there");
     let mut module = module.to_vec();
     embed_component_metadata(&mut module, &resolve, world, StringEncoding::UTF8).expect("the world embeds");

@@ -5,4 +5,9 @@
 mod guest;
 mod host;
 
+mod compiling;
+mod limits;
+mod loading;
 mod runs;
+mod wasi;
+mod worlds;
