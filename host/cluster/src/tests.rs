@@ -16,6 +16,7 @@ use crate::request::Target;
 use crate::{Cluster, Progress, ReleaseOptions};
 
 mod applications;
+mod faults;
 mod inventories;
 mod operations;
 mod records;

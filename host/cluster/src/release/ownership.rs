@@ -21,6 +21,9 @@ pub(crate) fn foreign_owner(
     live: &Value,
     managed: bool,
 ) -> Option<String> {
+    if !target.namespace.is_empty() && target.namespace != application.namespace() {
+        return Some(format!("namespace {:?}", target.namespace));
+    }
     match label(live, INSTANCE_LABEL) {
         Some(other) if other != application.name() => return Some(format!("application {other:?}")),
         Some(_) => {}

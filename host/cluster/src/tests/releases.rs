@@ -304,6 +304,43 @@ async fn a_failed_hook_stops_the_release() {
 }
 
 #[tokio::test]
+async fn a_job_whose_template_changed_is_made_anew() {
+    let (_devcluster, cluster) = start(true).await;
+    let (options, _events) = options(SOON);
+    let job = |image: &str| {
+        json!({"apiVersion": "batch/v1", "kind": "Job", "metadata": {"name": "seed"},
+            "spec": {"template": {"spec": {"restartPolicy": "Never", "containers": [{"name": "main", "image": image}]}}}})
+    };
+    let first = plan_for(&cluster, vec![job("i:1")], &[]).await;
+    cluster.apply_release(&first, ReleaseOperation::Install, &options).await.expect("applied");
+    let target = reference("batch/v1", "Job", "demo", "seed");
+    let before = cluster.read(&target).await.expect("there");
+    let second = plan_for(&cluster, vec![job("i:2")], &first.inventory()).await;
+    let applied = cluster.apply_release(&second, ReleaseOperation::Upgrade, &options).await.expect("applied");
+    assert_eq!(applied.objects[0].1, Change::Recreated);
+    let after = cluster.read(&target).await.expect("there");
+    assert_ne!(before["metadata"]["uid"], after["metadata"]["uid"]);
+    assert_eq!(after["spec"]["template"]["spec"]["containers"][0]["image"], "i:2");
+}
+
+#[tokio::test]
+async fn a_forged_inventory_does_not_reach_other_namespaces() {
+    let (_devcluster, cluster) = start(false).await;
+    let (options, _events) = options(SOON);
+    let mut elsewhere = config_map("c", json!({}));
+    elsewhere["metadata"]["namespace"] = json!("other");
+    cluster.put(elsewhere).await;
+    let target = reference("v1", "ConfigMap", "other", "c");
+    let forged = [InventoryItem { target: target.clone(), keep: false }];
+    let plan = plan_for(&cluster, vec![plain("mine", json!({}))], &forged).await;
+    let applied = cluster.apply_release(&plan, ReleaseOperation::Upgrade, &options).await.expect("applied");
+    assert!(applied.pruned.is_empty());
+    let removed = cluster.uninstall(&app(), &removal(&forged, &defined_by([])), &plan.hooks, &options).await;
+    assert_eq!(removed.expect("done").left.len(), 1);
+    assert!(cluster.read(&target).await.is_some());
+}
+
+#[tokio::test]
 async fn an_inventory_item_knows_whether_it_is_kept() {
     let mut kept = config_map("kept", json!({}));
     kept["metadata"]["annotations"] = json!({"helm.sh/resource-policy": " Keep "});
