@@ -283,7 +283,7 @@ impl<'t> State<'_, 't, '_> {
             Value::Object(object) if object.pairs().is_some() => {
                 for (key, item) in object.pairs().unwrap_or_default() {
                     turned = true;
-                    if self.turn(branch, mark, Value::Str(key), Operand::of(item))? {
+                    if self.turn(branch, mark, key, Operand::of(item))? {
                         break;
                     }
                 }

@@ -60,7 +60,7 @@ static TABLE: LazyLock<HashMap<&'static str, Function>> = LazyLock::new(|| {
         regexp::FUNCTIONS,
         text::FUNCTIONS,
     ];
-    let more = [semver::FUNCTIONS];
+    let more = [semver::FUNCTIONS, crypto::certificate::FUNCTIONS];
     parts
         .into_iter()
         .chain(more)

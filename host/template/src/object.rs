@@ -145,11 +145,13 @@ impl Object {
     }
 
     /// What `range` goes over, for objects that are maps or lists.
-    pub(crate) fn pairs(&self) -> Option<Vec<(Rc<str>, Value)>> {
+    pub(crate) fn pairs(&self) -> Option<Vec<(Value, Value)>> {
         match self {
-            Self::Files(files) => Some(files.iter().map(|(k, v)| (k.clone(), Value::Bytes(v.clone()))).collect()),
+            Self::Files(files) => {
+                Some(files.iter().map(|(k, v)| (Value::Str(k.clone()), Value::Bytes(v.clone()))).collect())
+            }
             Self::ApiVersions(set) => {
-                Some(set.iter().enumerate().map(|(i, v)| (i.to_string().into(), Value::str(v.as_str()))).collect())
+                Some((0..).map(Value::Int).zip(set.iter().map(|v| Value::str(v.as_str()))).collect())
             }
             _ => None,
         }

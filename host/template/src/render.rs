@@ -38,40 +38,74 @@ pub struct Capabilities {
     pub kube_version: String,
     /// `group/version` and `group/version/Kind`.
     pub api_versions: BTreeSet<String>,
-    /// For example `v4.2.3`.
+    /// For example `v4.2`.
     pub helm_version: String,
 }
 
 impl Default for Capabilities {
-    /// What Helm 4.2 assumes without a cluster: Kubernetes 1.36 with its own API groups.
+    /// What Helm 4.2 assumes without a cluster: Kubernetes 1.36 and every API version that its client library has a type for.
     fn default() -> Self {
         let groups = [
             "v1",
             "admissionregistration.k8s.io/v1",
-            "apiextensions.k8s.io/v1",
-            "apiregistration.k8s.io/v1",
+            "admissionregistration.k8s.io/v1alpha1",
+            "admissionregistration.k8s.io/v1beta1",
+            "internal.apiserver.k8s.io/v1alpha1",
             "apps/v1",
+            "apps/v1beta1",
+            "apps/v1beta2",
             "authentication.k8s.io/v1",
+            "authentication.k8s.io/v1alpha1",
+            "authentication.k8s.io/v1beta1",
             "authorization.k8s.io/v1",
+            "authorization.k8s.io/v1beta1",
             "autoscaling/v1",
             "autoscaling/v2",
             "batch/v1",
+            "batch/v1beta1",
             "certificates.k8s.io/v1",
+            "certificates.k8s.io/v1beta1",
+            "certificates.k8s.io/v1alpha1",
+            "coordination.k8s.io/v1alpha2",
+            "coordination.k8s.io/v1beta1",
             "coordination.k8s.io/v1",
             "discovery.k8s.io/v1",
+            "discovery.k8s.io/v1beta1",
             "events.k8s.io/v1",
+            "events.k8s.io/v1beta1",
+            "extensions/v1beta1",
             "flowcontrol.apiserver.k8s.io/v1",
+            "flowcontrol.apiserver.k8s.io/v1beta1",
+            "flowcontrol.apiserver.k8s.io/v1beta2",
+            "flowcontrol.apiserver.k8s.io/v1beta3",
             "networking.k8s.io/v1",
+            "networking.k8s.io/v1beta1",
             "node.k8s.io/v1",
+            "node.k8s.io/v1alpha1",
+            "node.k8s.io/v1beta1",
             "policy/v1",
+            "policy/v1beta1",
             "rbac.authorization.k8s.io/v1",
+            "rbac.authorization.k8s.io/v1beta1",
+            "rbac.authorization.k8s.io/v1alpha1",
+            "resource.k8s.io/v1",
+            "resource.k8s.io/v1beta2",
+            "resource.k8s.io/v1beta1",
+            "resource.k8s.io/v1alpha3",
+            "scheduling.k8s.io/v1alpha2",
+            "scheduling.k8s.io/v1beta1",
             "scheduling.k8s.io/v1",
+            "storage.k8s.io/v1beta1",
             "storage.k8s.io/v1",
+            "storage.k8s.io/v1alpha1",
+            "storagemigration.k8s.io/v1beta1",
+            "apiextensions.k8s.io/v1beta1",
+            "apiextensions.k8s.io/v1",
         ];
         Self {
             kube_version: "v1.36.0".into(),
             api_versions: groups.map(String::from).into(),
-            helm_version: "v4.2.3".into(),
+            helm_version: "v4.2".into(),
         }
     }
 }

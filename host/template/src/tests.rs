@@ -1,6 +1,7 @@
 //! Whole renders: the recorded answers of Helm 4.2.3, packages, limits.
 
 mod oracle;
+mod package;
 
 use serde_json::{Value as Json, json};
 

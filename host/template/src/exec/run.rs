@@ -17,7 +17,7 @@ use crate::{
 /// How often the caller's deadline is asked, in steps: often enough to stop within a millisecond.
 const DEADLINE_EVERY: u64 = 1024;
 
-pub(crate) type Steps = u64;
+type Steps = u64;
 
 pub(crate) struct Run<'r> {
     pub(crate) limits: &'r Limits,

@@ -237,9 +237,10 @@ fn index(_: &mut Call<'_, '_>, args: &[Value]) -> Answer {
                 }
             },
             Value::Object(object) => match (object.pairs(), index) {
-                (Some(pairs), Value::Str(key)) => {
-                    pairs.iter().find(|(name, _)| name == key).map_or(Value::Nil, |(_, value)| value.clone())
-                }
+                (Some(pairs), Value::Str(key)) => pairs
+                    .iter()
+                    .find(|(name, _)| matches!(name, Value::Str(name) if name == key))
+                    .map_or(Value::Nil, |(_, value)| value.clone()),
                 (Some(pairs), index) => pairs[position(index, pairs.len())?].1.clone(),
                 _ => return Err(Fault::message(format!("can't index item of type {}", object.type_name()))),
             },

@@ -1,5 +1,8 @@
 //! Digests, passwords and certificates. What needs randomness takes it from the seed of the input.
 
+pub(super) mod certificate;
+mod derive;
+
 use rand_chacha::rand_core::Rng as _;
 use sha1::Digest as _;
 
@@ -27,6 +30,7 @@ pub(super) const FUNCTIONS: &[Entry] = &[
         let hash = bcrypt(call, s(args, 1))?;
         call.text(format!("{}:{hash}", s(args, 0)))
     }),
+    ("derivePassword", "issss", derive::derive_password),
 ];
 
 pub(super) fn hex(bytes: &[u8]) -> String {

@@ -131,6 +131,11 @@ fn modify(args: &[Value]) -> Answer {
     Ok(wrap(time.plus(nanos)))
 }
 
+/// Seconds since 1970 as `YYYYMMDDhhmmssZ`.
+pub(crate) fn utc_stamp(seconds: i64) -> String {
+    Time { seconds, ..Time::epoch() }.format("20060102150405Z")
+}
+
 const MONTHS: [&str; 12] = [
     "January",
     "February",

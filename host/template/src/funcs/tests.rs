@@ -1,1 +1,95 @@
-//! Tests.
+//! Functions that the recorded tables do not reach.
+
+use serde_json::json;
+
+use crate::tests::package;
+
+fn eval(expression: &str) -> String {
+    package(&[("templates/a.txt", &format!("{{{{ {expression} }}}}")), ("conf/a.txt", "A"), ("conf/sub/b.txt", "B")])
+        .values(json!({"n": 3}))
+        .text()
+        .unwrap_or_else(|error| format!("ERR {error}"))
+}
+
+#[test]
+fn dates_follow_go_layouts() {
+    for (expression, expected) in [
+        (r#"date "2006-01-02T15:04:05Z07:00" now"#, "2023-11-14T22:13:20Z"),
+        (r#"dateInZone "Mon Jan _2 15:04:05 MST 2006" now "Europe/Berlin""#, "Tue Nov 14 23:13:20 CET 2023"),
+        (r#"now | dateModify "-1h30m" | date "15:04 PM 3:4:5""#, "20:43 PM 8:43:20"),
+        (r#"(toDate "2006-01-02 15:04:05 -0700" "2024-02-29 12:00:00 +0200").Unix"#, "1709200800"),
+        (r#"(toDate "2006-01-02" "2023-02-29").Year"#, "1"),
+        (r#"now.Year"#, "2023"),
+        (r#"(now.AddDate 0 1 20).Format "2006-01-02""#, "2024-01-03"),
+        (r#"duration "3661""#, "1h1m1s"),
+        (r#"durationRound "400h10m5s""#, "16d"),
+        (r#"date "2006-01-02" "not a date""#, "2023-11-14"),
+    ] {
+        let expression = expression.replace("now.", "(now).");
+        assert_eq!(eval(&expression), expected, "{expression}");
+    }
+}
+
+#[test]
+fn versions_follow_masterminds() {
+    for (constraint, version, expected) in [
+        ("^1.2", "1.9.0", true),
+        ("^0.2", "0.3.0", false),
+        ("~1.2.3", "1.2.9", true),
+        ("1.2.x", "1.3.0", false),
+        ("*", "1.2.3", true),
+        (">1.2", "1.2.9", false),
+        ("<=1.2", "1.2.9", true),
+        ("1.2 - 1.4", "1.3.5", true),
+        (">=1.2,<2", "2.0.0", false),
+        ("!=1.2.3", "1.2.3", false),
+        (">=1.20", "v1.36.0-gke.1", false),
+        (">=1.20-0", "v1.36.0-gke.1", true),
+    ] {
+        assert_eq!(
+            eval(&format!("semverCompare \"{constraint}\" \"{version}\"")),
+            expected.to_string(),
+            "{constraint} {version}"
+        );
+    }
+}
+
+#[test]
+fn patterns_are_those_of_re2() {
+    for (expression, expected) in [
+        (r#"regexMatch `^\d+$` "١٢""#, "false"),
+        (r#"regexReplaceAll `(?P<a>\w+)-(\w+)` "x-y" "${a}_$2$$""#, "x_y$"),
+        (r#"regexMatch `^[[:alpha:]_[]+$` "ab[_""#, "true"),
+        (r#"regexMatch `a{,2}` "a{,2}""#, "true"),
+        (r#"regexMatch `^\Qa.b\E$` "axb""#, "false"),
+        (r#"regexSplit "," "a,b,c" 2"#, "[a b,c]"),
+        (r#"regexFindAll "a" "aaa" 2"#, "[a a]"),
+    ] {
+        assert_eq!(eval(expression), expected, "{expression}");
+    }
+}
+
+#[test]
+fn files_are_found_by_pattern() {
+    assert_eq!(eval(r#"range $path, $_ := .Files.Glob "conf/*" }}{{ $path }} {{ end"#), "conf/a.txt ");
+    assert_eq!(eval(r#"range $path, $_ := .Files.Glob "conf/**" }}{{ $path }} {{ end"#), "conf/a.txt conf/sub/b.txt ");
+    assert_eq!(eval(r#"(.Files.Glob "conf/{a,b}.txt").AsSecrets"#), "a.txt: QQ==");
+    assert_eq!(eval(r#".Files.Get "templates/a.txt""#), "");
+}
+
+#[test]
+fn the_environment_is_out_of_reach() {
+    for name in ["env \"HOME\"", "expandenv \"$HOME\""] {
+        assert!(eval(name).contains("not defined"), "{name}");
+    }
+    assert_eq!(eval(r#"getHostByName "localhost""#), "");
+}
+
+#[test]
+fn toml_is_read_and_written() {
+    assert_eq!(
+        eval(r#"toToml (fromToml "a = 1\n[b]\nc = [\"x\"]\n[[d]]\ne = true")"#),
+        "a = 1\n\n[b]\n  c = [\"x\"]\n\n[[d]]\n  e = true\n"
+    );
+    assert!(eval(r#"fromToml "a ==" | toJson"#).starts_with("{\"Error\":"));
+}

@@ -45,7 +45,7 @@ pub(crate) fn read(text: &str, nodes: usize) -> Result<Json, ReadError> {
             line: error.marker().line(),
             column: error.marker().col(),
             message: message(error.info(), error.marker().line()),
-            too_large: false,
+            too_large: error.info().contains("recursion limit"),
         })?;
         let place = (span.start.line(), span.start.col());
         match event {

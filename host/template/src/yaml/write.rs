@@ -22,9 +22,10 @@ pub(crate) fn pretty(value: &Value) -> Result<String, EncodeError> {
 }
 
 fn emit(value: &Value, v3: bool) -> Result<String, EncodeError> {
-    let mut emitter = Emitter { out: String::new(), column: 0, v3 };
+    let mut emitter = Emitter { out: String::new(), column: 0, v3, open: false };
     emitter.node(value, Place::Root, 0, 0)?;
-    if !emitter.out.ends_with('\n') {
+    // A literal block ends with its own last line break still to be written.
+    if emitter.open || !emitter.out.ends_with('\n') {
         emitter.out.push('\n');
     }
     Ok(emitter.out)
@@ -45,6 +46,8 @@ struct Emitter {
     /// In characters, of the line being written.
     column: usize,
     v3: bool,
+    /// The last thing written was a literal block.
+    open: bool,
 }
 
 impl Emitter {
@@ -147,6 +150,7 @@ impl Emitter {
     }
 
     fn inline(&mut self, place: Place, text: &str) {
+        self.open = false;
         if place != Place::Root {
             self.push_char(' ');
         }
@@ -154,6 +158,7 @@ impl Emitter {
     }
 
     fn string(&mut self, text: &str, indent: usize, is_key: bool) {
+        self.open = false;
         let analysis = Analysis::of(text);
         let plain = resolve(text) == Scalar::Str && !is_base60(text);
         let plain = plain && !(self.v3 && is_v3_quoted(text));
@@ -288,6 +293,7 @@ impl Emitter {
     }
 
     fn literal(&mut self, text: &str, indent: usize) {
+        self.open = true;
         self.push_char('|');
         if text.starts_with([' ', '\n', '\u{85}', '\u{2028}', '\u{2029}']) {
             self.push_char('2');
