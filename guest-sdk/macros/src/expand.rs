@@ -58,9 +58,9 @@ pub(crate) fn hook(attribute: TokenStream, item: TokenStream) -> Result<TokenStr
             #[used]
             #[unsafe(link_section = ".init_array")]
             static CONSTRUCTOR: extern "C" fn() = register;
-            #[used]
+            // Without `#[used]`, which would put the text into the memory as well.
             #[unsafe(link_section = #SECTION)]
-            static DECLARATION: [u8; #length] = *#bytes;
+            pub static DECLARATION: [u8; #length] = *#bytes;
         };
     })
 }

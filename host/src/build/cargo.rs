@@ -17,6 +17,10 @@ const TAIL_BYTES: usize = 4 << 10;
 /// A message of cargo is one line; the longest lists the files of a crate.
 const MESSAGE_BYTES_MAX: u64 = 4 << 20;
 
+/// A quarter of the usual stack of a guest, which is still half of what the host allows its own frames. The stack comes
+/// first in memory: the smaller it is, the more of what a run touches lies in the part that the host keeps ready.
+const RUSTFLAGS: &str = "-C link-arg=-zstack-size=262144";
+
 const POLL: Duration = Duration::from_millis(20);
 
 /// What of the surroundings would change the build.
@@ -93,6 +97,7 @@ impl Run<'_> {
         for variable in FOREIGN_VARIABLES {
             command.env_remove(variable);
         }
+        command.env("CARGO_TARGET_WASM32_UNKNOWN_UNKNOWN_RUSTFLAGS", RUSTFLAGS);
         command.env("CARGO_TERM_COLOR", "never");
         command.current_dir(self.dir).stdin(Stdio::null()).stdout(Stdio::piped()).stderr(Stdio::piped());
         command

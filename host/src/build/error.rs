@@ -146,7 +146,7 @@ impl BuildError {
 
 const INSTALL: &str = "install one of these:\n\
     - with rustup: `rustup target add wasm32-unknown-unknown`\n\
-    - on Debian: `apt-get install rustc-web cargo-web rust-src lld` (the standard library is then built along)";
+    - on Debian: `apt-get install rustc-web cargo-web rust-web-src lld` (the standard library is then built along)";
 
 /// A toolchain that could not be used.
 #[derive(Debug, Clone, PartialEq, Eq)]
