@@ -158,27 +158,31 @@ impl Cluster {
     pub async fn release_history(&self, application: &ApplicationId) -> Result<Vec<Record>, Error> {
         let labels = record_labels(application);
         let secrets = self.list(&secret_kind(), Some(application.namespace()), &labels).await?;
-        let mut records: Vec<Record> = secrets
-            .iter()
-            .filter(|secret| secret.get("type").and_then(Value::as_str) == Some(SECRET_TYPE))
-            .filter_map(|secret| match decode(application, secret) {
-                Ok(record) => Some(record),
-                Err(why) => {
-                    tracing::warn!(%application, secret = metadata(secret, "name"), why, "a release record cannot be read");
-                    None
-                }
-            })
-            .collect();
+        let mut records: Vec<Record> = secrets.iter().filter_map(|secret| readable(application, secret)).collect();
         records.sort_by_key(|record| record.revision);
         Ok(records)
     }
 
-    /// The last revision.
+    /// The last revision. Reads only that one.
     ///
     /// # Errors
     /// If the API server refuses or does not answer.
     pub async fn latest_release(&self, application: &ApplicationId) -> Result<Option<Record>, Error> {
-        Ok(self.release_history(application).await?.pop())
+        let resource = self.resolve(&secret_kind()).await?;
+        let labels = record_labels(application);
+        let secrets = self.list_in(&resource, Some(application.namespace()), &labels, true).await?;
+        let mut revisions: Vec<u32> =
+            secrets.iter().filter_map(|secret| label(secret, "version")?.parse().ok()).collect();
+        revisions.sort_unstable();
+        // One that cannot be read is passed over, as in the history.
+        for revision in revisions.into_iter().rev() {
+            let target = secret_ref(application, revision);
+            let Some(secret) = self.get_in(&Target { resource: &resource, object: &target }).await? else { continue };
+            if let Some(record) = readable(application, &secret) {
+                return Ok(Some(record));
+            }
+        }
+        Ok(None)
     }
 
     /// Begins a revision: writes it as pending. The oldest revisions beyond ten go, but never the newest deployed one.
@@ -527,6 +531,18 @@ fn largest(record: &Record) -> String {
     sizes.sort_by(|a, b| b.cmp(a));
     let shown: Vec<String> = sizes.iter().take(3).map(|(bytes, target)| format!("{target} ({bytes} bytes)")).collect();
     shown.join(", ")
+}
+
+/// The record in a Secret, if it is one that can be read.
+fn readable(application: &ApplicationId, secret: &Value) -> Option<Record> {
+    if secret.get("type").and_then(Value::as_str) != Some(SECRET_TYPE) {
+        return None;
+    }
+    decode(application, secret)
+        .inspect_err(|why| {
+            tracing::warn!(%application, secret = metadata(secret, "name"), why, "a release record cannot be read");
+        })
+        .ok()
 }
 
 fn decode(application: &ApplicationId, secret: &Value) -> Result<Record, String> {

@@ -178,3 +178,37 @@ async fn repeated_events_are_counted() {
     assert_eq!(events[0]["involvedObject"]["uid"], uid.as_str());
     assert_eq!(events[1]["message"].as_str().map(str::len), Some(1024));
 }
+
+/// What a real API server demands of a structural schema, as far as a derive can get it wrong.
+#[test]
+fn schemas_are_structural() {
+    fn check(schema: &serde_json::Value, path: &str) {
+        let Some(map) = schema.as_object() else { return };
+        for word in ["$ref", "definitions", "oneOf", "anyOf", "allOf", "const", "$defs"] {
+            assert!(!map.contains_key(word), "{path}: {word}");
+        }
+        assert!(map.contains_key("type"), "{path} has no type: {schema}");
+        assert!(map.get("default") != Some(&serde_json::Value::Null), "{path}: default null");
+        if map["type"] == "object" {
+            assert!(!(map.contains_key("properties") && map.contains_key("additionalProperties")), "{path}");
+        }
+        if let Some(keys) = map.get("x-kubernetes-list-map-keys").and_then(serde_json::Value::as_array) {
+            for key in keys {
+                let required = map["items"]["required"].as_array();
+                assert!(required.is_some_and(|required| required.contains(key)), "{path}: key {key} is not required");
+            }
+        }
+        for (name, property) in map.get("properties").and_then(serde_json::Value::as_object).into_iter().flatten() {
+            check(property, &format!("{path}.{name}"));
+        }
+        if let Some(items) = map.get("items") {
+            check(items, &format!("{path}[]"));
+        }
+    }
+    for crd in crate::crds() {
+        let version = &crd["spec"]["versions"][0];
+        let name = crd["metadata"]["name"].as_str().unwrap_or_default();
+        check(&version["schema"]["openAPIV3Schema"], name);
+        assert!(version["subresources"].get("status").is_some(), "{name}");
+    }
+}

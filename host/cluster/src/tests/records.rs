@@ -131,12 +131,15 @@ async fn a_bad_record_does_not_hide_the_others() {
             .put(json!({
                 "apiVersion": "v1", "kind": "Secret", "type": "helm.sh/release.v1", "data": data,
                 "metadata": {"name": format!("sh.helm.release.v1.web.{name}"), "namespace": "demo",
-                    "labels": {"owner": "helm", "name": "web", "packages.deckhouse.io/instance": "web"}},
+                    "labels": {"owner": "helm", "name": "web", "packages.deckhouse.io/instance": "web",
+                        "version": name.trim_start_matches('v')}},
             }))
             .await;
     }
     let history = cluster.release_history(&app()).await.expect("an answer");
     assert_eq!(history.iter().map(|it| it.revision).collect::<Vec<_>>(), [1]);
+    let latest = cluster.latest_release(&app()).await.expect("an answer");
+    assert_eq!(latest.map(|it| it.revision), Some(1));
 }
 
 #[tokio::test]
