@@ -19,7 +19,7 @@ use jsonschema::{Draft, PatternOptions, Retrieve, Uri};
 use serde_json::{Map, Value};
 
 use self::rule::RuleTree;
-use crate::package::document::{Document, join, push};
+use crate::package::document::{Document, join, on_deep_stack, push};
 use crate::package::{Problem, nearest};
 
 /// Problems of one document that are reported; whoever has more has the same one many times.
@@ -137,6 +137,10 @@ impl Schema {
     /// # Errors
     /// Keywords with values that they cannot have, bad patterns, bad rules.
     pub fn compile(schema: &SchemaDocument) -> Result<Self, Vec<Problem>> {
+        on_deep_stack(|| Self::compile_here(schema))
+    }
+
+    fn compile_here(schema: &SchemaDocument) -> Result<Self, Vec<Problem>> {
         let mut closed = Value::Object(schema.root.clone());
         expand::close(&mut closed);
         let mut problems = Vec::new();
@@ -189,6 +193,10 @@ impl Schema {
     /// # Errors
     /// All violations, up to a bound, with paths and without values.
     pub fn validate(&self, subject: &str, value: &Value, old: Option<&Value>) -> Result<(), Vec<Problem>> {
+        on_deep_stack(|| self.validate_here(subject, value, old))
+    }
+
+    fn validate_here(&self, subject: &str, value: &Value, old: Option<&Value>) -> Result<(), Vec<Problem>> {
         let mut problems = Vec::new();
         for error in self.0.validator.iter_errors(value) {
             self.explain(subject, &error, &mut problems);
@@ -246,6 +254,14 @@ impl Schema {
                 let found = crate::package::kind(error.instance());
                 let message = format!("must be of type {wanted}, not {found}");
                 problems.push(Problem::new("BadType", subject, pointer, message));
+            }
+            // An object without properties that is closed; which of its keys, the error does not say.
+            ValidationErrorKind::FalseSchema => {
+                let message = format!("has keys, and {} knows of none here", self.0.file);
+                let problem = Problem::new("UnknownKey", subject, pointer, message);
+                if !problems.contains(&problem) {
+                    problems.push(problem);
+                }
             }
             _ => {
                 let message = one_line(&error.masked_with("the value").to_string());

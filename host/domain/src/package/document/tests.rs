@@ -85,3 +85,18 @@ proptest! {
         let _ = Document::parse("a.yaml", &text);
     }
 }
+
+/// The parser is recursive, and threads may have little stack left.
+#[test]
+fn the_deepest_document_fits_on_any_stack() {
+    for (open, close) in [("{a: ", "}"), ("[", "]"), ("[{a: ", "}]")] {
+        let levels = (DEPTH - 2) / open.matches(['{', '[']).count();
+        let text = open.repeat(levels) + "1" + &close.repeat(levels);
+        let thread = std::thread::Builder::new().stack_size(256 * 1024);
+        let parsed =
+            thread.spawn(move || Document::parse("a.yaml", &text).map(|document| document.value.to_string().len()));
+        assert!(parsed.unwrap().join().unwrap().is_ok(), "{open}");
+    }
+    let deeper = "[".repeat(DEPTH + 2) + &"]".repeat(DEPTH + 2);
+    assert!(Document::parse("a.yaml", &deeper).is_err());
+}
