@@ -3,7 +3,6 @@
 use std::ffi::OsString;
 use std::path::{Path, PathBuf};
 
-use barbless_cluster::Cluster;
 use barbless_devcluster::DevCluster;
 use barbless_sandbox::{Compiler, Config, Sandbox};
 use tower::ServiceBuilder;
@@ -17,20 +16,21 @@ use crate::{build, dev, inspect, render, telemetry};
 /// # Errors
 /// A report for the user.
 pub fn run(cli: Cli) -> Result<Exit, Report> {
-    // The child of the sandbox has nothing but its standard streams.
-    if matches!(cli.command, Command::CompileComponent) {
-        return Ok(Exit::Code(barbless_sandbox::compile_main()));
-    }
     telemetry::start(&cli.log_level, cli.log_format)?;
     match cli.command {
         Command::Dev(args) => runtime()?.block_on(dev::run(&args)),
-        Command::Build(args) => build::command(&args),
+        Command::Build(args) => build_hooks(&args),
         Command::Render(args) => render::command(&args),
         Command::Inspect(args) => runtime()?.block_on(inspect::command(&args)),
         Command::Crds => crds(),
-        // Done above, before anything is started.
-        Command::CompileComponent => Ok(Exit::Ok),
+        Command::CompileComponent => Err(Report::new("InternalError", "the compiler is started before anything else")),
     }
+}
+
+/// What the child process of the sandbox does.
+#[must_use]
+pub fn compile_component() -> std::process::ExitCode {
+    barbless_sandbox::compile_main()
 }
 
 fn runtime() -> Result<tokio::runtime::Runtime, Report> {
@@ -75,6 +75,24 @@ pub fn client_of(devcluster: &DevCluster) -> kube::Client {
         .map_request(|request: axum::http::Request<kube::client::Body>| request.map(axum::body::Body::new))
         .service(devcluster.router());
     kube::Client::new(service, "default")
+}
+
+fn build_hooks(args: &crate::cli::Build) -> Result<Exit, Report> {
+    let options = build::Options { force: args.force, target_dir: args.target_dir.clone(), ..build::Options::default() };
+    let built = if args.crates {
+        build::build_crates(&args.package, &options)
+    } else {
+        build::build_package(&args.package, &options)
+    };
+    let built = built.map_err(|error| dev::build_report(&error))?;
+    for one in &built {
+        let how = if one.skipped { "up to date".to_owned() } else { format!("{:.1} s", one.seconds) };
+        print(&format!("{}\t{} bytes\t{}\t{how}\n", one.component.display(), one.bytes, one.digest))?;
+    }
+    if built.is_empty() {
+        tracing::warn!(folder = %args.package.display(), "there is nothing to build: no hooks/*/Cargo.toml");
+    }
+    Ok(Exit::Ok)
 }
 
 fn crds() -> Result<Exit, Report> {

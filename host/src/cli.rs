@@ -132,9 +132,6 @@ pub struct Inspect {
     /// How it is printed.
     #[arg(short, long, value_enum, default_value = "table")]
     pub output: Output,
-    /// Do not run the component, not even to ask for its hooks: show what the file says of itself.
-    #[arg(long)]
-    pub no_run: bool,
 }
 
 /// `90`, `90s`, `2m`, `500ms`.

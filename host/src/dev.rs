@@ -13,7 +13,7 @@ use barbless_domain::identity::ApplicationId;
 use barbless_domain::operation::OperationResult;
 use barbless_domain::package::{MANIFEST, Manifest};
 use barbless_domain::pipeline::App;
-use barbless_domain::requirement::{Platform, parse_platform_version};
+use barbless_domain::requirement::{Platform, parse_version};
 use futures::StreamExt as _;
 use serde::{Deserialize, Serialize};
 use serde_json::{Map, Value, json};
@@ -143,11 +143,19 @@ fn build_hooks(package: &Path, ui: &Ui) -> Result<(), Report> {
     }
     ui.heading("building hooks");
     let target = std::env::var_os("BARBLESS_GUEST_TARGET_DIR").map(std::path::PathBuf::from);
-    for built in build::build_package(package, &build::Options { target_dir: target, ..build::Options::default() })? {
+    for built in build::build_package(package, &build::Options { target_dir: target, ..build::Options::default() })
+        .map_err(|error| build_report(&error))?
+    {
         let how = if built.skipped { "up to date".to_owned() } else { format!("{:.1} s", built.seconds) };
         ui.heading(&format!("├─ {} ({} bytes, {how})", built.component.display(), built.bytes));
     }
     Ok(())
+}
+
+pub(crate) fn build_report(error: &build::BuildError) -> Report {
+    let mut report = Report::of(error.reason(), error);
+    report.hint = error.hint();
+    report
 }
 
 fn script(args: &Dev) -> Result<Script, Report> {
@@ -260,13 +268,14 @@ async fn start(
         None => RunLog::in_memory(),
     };
     let platform = Platform {
-        kubernetes_version: parse_platform_version(KUBERNETES_VERSION).ok(),
+        kubernetes_version: parse_version(KUBERNETES_VERSION).ok(),
         ..Platform::default()
     };
     let (platform, facts) = watch::channel(platform);
     let notices = Notices::default();
     let shown = forward(&notices);
-    let services = Arc::new(Services { cluster: cluster.clone(), sandbox, runs, notices, platform: facts });
+    let owner = format!("dev-{}-{}", std::process::id(), driver::now().0);
+    let services = Arc::new(Services { cluster: cluster.clone(), sandbox, runs, notices, owner, platform: facts });
     let instance = Instance::new(id.clone(), Arc::new(Folder::new(&args.package)), grants);
     let handle = driver::start(Arc::clone(&services), instance);
     tokio::spawn(observe(cluster.clone(), id.clone(), handle.clone()));
@@ -312,17 +321,26 @@ async fn observe(cluster: Cluster, id: ApplicationId, handle: Handle) {
     let events = cluster.watch_applications(Some(id.namespace().to_owned()));
     let mut events = std::pin::pin!(events);
     while let Some(event) = events.next().await {
-        match event {
-            ApplicationEvent::Applied(seen) if seen.id == id => {
-                if !seen.desired.deleting
-                    && let Err(error) = cluster.ensure_finalizer(&id).await
-                {
-                    tracing::warn!(application = %id, error = error.chain(), "the finalizer is not there yet");
-                }
-                handle.send(barbless_domain::event::Event::Observed(seen.desired)).await;
+        let seen = match event {
+            ApplicationEvent::Applied(seen) => vec![*seen],
+            ApplicationEvent::Synced { applications, .. } => applications,
+            ApplicationEvent::Failed { reason, message } => {
+                tracing::warn!(application = %id, reason, message, "watching applications");
+                continue;
             }
-            ApplicationEvent::Failed(message) => tracing::warn!(application = %id, message, "watching applications"),
-            _ => {}
+            ApplicationEvent::Malformed(bad) => {
+                tracing::warn!(namespace = bad.namespace, name = bad.name, why = bad.why, "an Application cannot be read");
+                continue;
+            }
+            ApplicationEvent::Deleted { .. } => continue,
+        };
+        for seen in seen.into_iter().filter(|seen| seen.id == id) {
+            if !seen.desired.deleting
+                && let Err(error) = cluster.ensure_finalizer(&id).await
+            {
+                tracing::warn!(application = %id, error = error.chain(), "the finalizer is not there yet");
+            }
+            handle.send(barbless_domain::event::Event::Observed(seen.desired)).await;
         }
     }
 }
@@ -472,7 +490,7 @@ fn summarise(
 
 fn table(summary: &Summary) -> String {
     let mut table = comfy_table::Table::new();
-    table.load_preset(comfy_table::presets::NOTHING);
+    table.load_style(comfy_table::presets::NOTHING);
     let mut row = |name: &str, value: String| {
         table.add_row(vec![name.to_owned(), value]);
     };

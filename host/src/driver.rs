@@ -13,12 +13,14 @@ use barbless_domain::event::{Answer, Event, Failure};
 use barbless_domain::pipeline::{self, App};
 use barbless_domain::queue::{Ticket, Time};
 use barbless_domain::status::Status;
+use futures::future::BoxFuture;
 use tokio::sync::{mpsc, watch};
 use tokio_util::sync::CancellationToken;
 
 use crate::notice::Notice;
 
 mod bindings;
+mod health;
 mod hooks;
 pub mod instance;
 mod package;
@@ -194,36 +196,50 @@ fn elapsed_ms(begun: Instant) -> u64 {
     u64::try_from(begun.elapsed().as_millis()).unwrap_or(u64::MAX)
 }
 
+/// Each effect is a future of its own on the heap: together they would be a very large one.
 async fn act(context: Arc<Context>, effect: Effect, token: CancellationToken) -> Answer {
-    let done = |result: Result<(), Failure>| match result {
-        Ok(()) => Answer::Done,
-        Err(failure) => Answer::Failed(failure),
-    };
-    match effect {
-        Effect::Deploy { version, .. } => done(package::deploy(&context, &version).await),
-        Effect::Load { version, .. } => package::load(&context, &version).await.map_or_else(Answer::Failed, Answer::Loaded),
-        Effect::Adopt { .. } => done(package::adopt(&context)),
-        Effect::CheckRequirements { .. } => Answer::Requirements(package::unmet_requirements(&context)),
-        Effect::Configure { settings, .. } => done(package::configure(&context, settings).await),
-        Effect::StartBindings { .. } => bindings::start(&context, &token).await,
-        Effect::StopBindings { .. } => {
+    fn boxed(future: impl Future<Output = Answer> + Send + 'static) -> BoxFuture<'static, Answer> {
+        Box::pin(future)
+    }
+    fn done(result: Result<(), Failure>) -> Answer {
+        result.map_or_else(Answer::Failed, |()| Answer::Done)
+    }
+    let work = match effect {
+        Effect::Deploy { version, .. } => boxed(async move { done(package::deploy(&context, &version).await) }),
+        Effect::Load { version, .. } => boxed(async move {
+            package::load(&context, &version).await.map_or_else(Answer::Failed, Answer::Loaded)
+        }),
+        Effect::Adopt { .. } => return done(package::adopt(&context)),
+        Effect::CheckRequirements { .. } => return Answer::Requirements(package::unmet_requirements(&context)),
+        Effect::Configure { settings, .. } => {
+            boxed(async move { done(package::configure(&context, settings).await) })
+        }
+        Effect::StartBindings { .. } => boxed(async move { bindings::start(&context, &token).await }),
+        Effect::StopBindings { .. } => boxed(async move {
             bindings::stop(&context).await;
             Answer::Done
+        }),
+        Effect::RunHook { hook, trigger, attempt, .. } => {
+            boxed(async move { hooks::run(&context, &hook, trigger, attempt, &token).await })
         }
-        Effect::RunHook { hook, trigger, attempt, .. } => hooks::run(&context, &hook, trigger, attempt, &token).await,
-        Effect::Render { maintenance, .. } => {
+        Effect::Render { maintenance, .. } => boxed(async move {
             release::render(&context, maintenance).await.map_or_else(Answer::Failed, Answer::Rendered)
+        }),
+        Effect::Apply { .. } => boxed(async move { release::apply(&context, &token).await }),
+        Effect::CheckDrift { .. } => {
+            boxed(async move { release::missing(&context).await.map_or_else(Answer::Failed, Answer::Missing) })
         }
-        Effect::Apply { maintenance, .. } => release::apply(&context, maintenance, &token).await,
-        Effect::CheckDrift { .. } => release::missing(&context).await.map_or_else(Answer::Failed, Answer::Missing),
-        Effect::Uninstall { .. } => release::uninstall(&context, &token).await,
-        Effect::Purge { .. } => done(release::purge(&context).await),
-        Effect::Undeploy { .. } => done(package::undeploy(&context).await),
-        Effect::PersistDeletion { step, .. } => done(report::persist_deletion(&context, step).await),
-        Effect::RemoveFinalizer { .. } => done(report::remove_finalizer(&context).await),
+        Effect::Uninstall { .. } => boxed(async move { release::uninstall(&context, &token).await }),
+        Effect::Purge { .. } => boxed(async move { done(release::purge(&context).await) }),
+        Effect::Undeploy { .. } => boxed(async move { done(package::undeploy(&context).await) }),
+        Effect::PersistDeletion { step, .. } => {
+            boxed(async move { done(report::persist_deletion(&context, step).await) })
+        }
+        Effect::RemoveFinalizer { .. } => boxed(async move { done(report::remove_finalizer(&context).await) }),
         // The loop does these itself.
-        Effect::Cancel { .. } | Effect::WriteStatus(_) => Answer::Done,
-    }
+        Effect::Cancel { .. } | Effect::WriteStatus(_) => return Answer::Done,
+    };
+    work.await
 }
 
 /// An effect in words.

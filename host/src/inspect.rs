@@ -1,6 +1,6 @@
 //! `barbless inspect`: what a component is and what it asks for.
 
-use barbless_domain::declaration;
+use barbless_domain::declaration::{ComponentDeclarations, Hooks};
 use barbless_domain::grant::Interface;
 use barbless_domain::hook::{Binding, HookDeclaration};
 use barbless_sandbox::World;
@@ -10,7 +10,6 @@ use serde_json::Value;
 use crate::app;
 use crate::bundle;
 use crate::cli::{Inspect, Output};
-use crate::driver;
 use crate::report::{Exit, Report};
 
 /// Bytes of a component that is looked at.
@@ -28,8 +27,6 @@ struct Facts {
     interfaces: Vec<Interface>,
     worlds: Vec<&'static str>,
     hooks: Vec<HookDeclaration>,
-    /// Where the hooks were read: by running the component, or in the file itself.
-    hooks_from: &'static str,
     /// What is wrong with the hooks; a package with such a component is not loaded.
     problems: Vec<String>,
 }
@@ -41,7 +38,7 @@ struct Facts {
 pub(crate) async fn command(args: &Inspect) -> Result<Exit, Report> {
     let place = args.component.display().to_string();
     let bytes = bundle::read_bounded(&args.component, BYTES).map_err(|report| report.at(place.clone()))?;
-    let facts = if args.no_run { scanned(&bytes) } else { loaded(&bytes).await }.map_err(|report| report.at(place))?;
+    let facts = loaded(&bytes).await.map_err(|report| report.at(place))?;
     match args.output {
         Output::Json => {
             let text = serde_json::to_string_pretty(&facts)
@@ -61,7 +58,12 @@ async fn loaded(bytes: &[u8]) -> Result<Facts, Report> {
         .await
         .map_err(|error| Report::of(error.reason(), &error).hint(error.hint()))?;
     let hooks = component.hooks().to_vec();
-    let problems = declaration::check(&hooks).err().unwrap_or_default();
+    let declared = ComponentDeclarations {
+        component: "the component".to_owned(),
+        hooks: hooks.clone(),
+        exports_filter: component.has(World::Filter),
+    };
+    let problems = Hooks::check(vec![declared]).err().unwrap_or_default();
     Ok(Facts {
         digest: component.digest().to_owned(),
         bytes: component.size(),
@@ -70,24 +72,7 @@ async fn loaded(bytes: &[u8]) -> Result<Facts, Report> {
         interfaces: component.interfaces().iter().copied().collect(),
         worlds: World::ALL.into_iter().filter(|world| component.has(*world)).map(World::as_str).collect(),
         hooks,
-        hooks_from: "describe",
         problems: problems.iter().map(ToString::to_string).collect(),
-    })
-}
-
-/// The same without running guest code.
-fn scanned(bytes: &[u8]) -> Result<Facts, Report> {
-    let scan = barbless_sandbox::scan(bytes).map_err(|error| Report::of(error.reason(), &error).hint(error.hint()))?;
-    Ok(Facts {
-        digest: scan.digest,
-        bytes: bytes.len() as u64,
-        imports: scan.imports,
-        exports: scan.exports,
-        interfaces: scan.interfaces.into_iter().collect(),
-        worlds: scan.worlds.into_iter().map(World::as_str).collect(),
-        hooks: Vec::new(),
-        hooks_from: "not read",
-        problems: Vec::new(),
     })
 }
 
@@ -109,11 +94,11 @@ fn table(facts: &Facts) -> String {
     }
     text.push('\n');
     if facts.hooks.is_empty() {
-        text.push_str(&format!("no hooks ({})\n", facts.hooks_from));
+        text.push_str("no hooks\n");
         return text;
     }
     let mut table = comfy_table::Table::new();
-    table.load_preset(comfy_table::presets::NOTHING);
+    table.load_style(comfy_table::presets::NOTHING);
     table.set_header(["HOOK", "QUEUE", "BINDING", "WHAT"]);
     for hook in &facts.hooks {
         for (index, binding) in hook.bindings.iter().enumerate() {

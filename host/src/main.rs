@@ -6,6 +6,10 @@ use clap::Parser as _;
 
 fn main() -> ExitCode {
     let cli = barbless::cli::Cli::parse();
+    if matches!(cli.command, barbless::cli::Command::CompileComponent) {
+        // The child of the sandbox: nothing else is started in it.
+        return barbless::app::compile_component();
+    }
     match barbless::app::run(cli) {
         Ok(exit) => exit.into(),
         Err(report) => {

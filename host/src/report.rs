@@ -24,14 +24,11 @@ pub enum Exit {
     ChecksFailed,
     /// Stopped by the user.
     Interrupted,
-    /// As a child decided.
-    Code(ExitCode),
 }
 
 impl From<Exit> for ExitCode {
     fn from(exit: Exit) -> Self {
         Self::from(match exit {
-            Exit::Code(code) => return code,
             Exit::Ok => 0,
             Exit::Failed => 1,
             Exit::Difference => 3,

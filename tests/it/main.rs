@@ -1,1 +1,11 @@
-//! One binary for all integration tests.
+//! One binary for all integration tests: each links wasmtime and kube once.
+//!
+//! `tests/run` builds the components that these tests run; without them a test says what to do.
+#![expect(clippy::unwrap_used, clippy::panic, reason = "a test that meets something unexpected ends")]
+
+mod architecture;
+mod bad_packages;
+mod cli;
+mod hostile;
+mod life;
+mod world;

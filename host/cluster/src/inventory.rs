@@ -7,7 +7,8 @@ use barbless_domain::grant::{INSTANCE_LABEL, Scope};
 use barbless_domain::identity::{ApplicationId, Gvk, ObjectRef};
 use barbless_domain::operation::Propagation;
 use barbless_domain::release::is_kept;
-use futures::{StreamExt, TryStreamExt};
+use futures::future::BoxFuture;
+use futures::{FutureExt as _, StreamExt, TryStreamExt};
 
 use crate::Cluster;
 use crate::discovery::Resource;
@@ -93,7 +94,9 @@ impl Cluster {
             by_kind.entry((&reference.gvk, &reference.namespace)).or_default().push(reference);
         }
         let labels = format!("{INSTANCE_LABEL}={}", application.name());
-        let missing: Vec<Vec<ObjectRef>> = futures::stream::iter(by_kind)
+        // Collected before they are polled: the compiler cannot prove that a stream of borrowing closures is `Send`.
+        let lists: Vec<BoxFuture<'_, Result<Vec<ObjectRef>, Error>>> = by_kind
+            .into_iter()
             .map(|((gvk, namespace), wanted)| {
                 let labels = &labels;
                 async move {
@@ -107,10 +110,11 @@ impl Cluster {
                     let names: BTreeSet<&str> = found.iter().filter_map(|it| metadata(it, "name")).collect();
                     Ok(wanted.into_iter().filter(|it| !names.contains(it.name.as_str())).cloned().collect())
                 }
+                .boxed()
             })
-            .buffer_unordered(PARALLEL)
-            .try_collect()
-            .await?;
+            .collect();
+        let missing: Vec<Vec<ObjectRef>> =
+            futures::stream::iter(lists).buffer_unordered(PARALLEL).try_collect().await?;
         let missing: BTreeSet<ObjectRef> = missing.into_iter().flatten().collect();
         // In the order of the question.
         Ok(references.iter().filter(|reference| missing.contains(reference)).cloned().collect())

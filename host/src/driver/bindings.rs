@@ -13,7 +13,7 @@ use barbless_domain::grant::Scope;
 use barbless_domain::hook::{Change, KubernetesBinding, Projection};
 use barbless_domain::identity::Gvk;
 use barbless_domain::limits::CHANGES_PER_RUN;
-use barbless_domain::schedule::Schedule;
+use barbless_domain::schedule::{Schedule, Zone};
 use barbless_domain::snapshot::{self, Projected, SnapshotStore};
 use futures::StreamExt as _;
 use serde_json::Value;
@@ -50,14 +50,14 @@ pub(super) async fn start(context: &Arc<Context>, token: &CancellationToken) -> 
     let mut tasks = JoinSet::new();
     let mut waiting = Vec::new();
     let mut stores: BTreeMap<String, BTreeMap<String, SnapshotStore>> = BTreeMap::new();
-    for hook in &package.hooks {
+    for hook in package.hooks.iter().map(|hook| &hook.declaration) {
         for binding in hook.kubernetes() {
             let store = SnapshotStore::new(binding);
             stores.entry(hook.name.clone()).or_default().insert(binding.name.clone(), store);
         }
     }
     context.instance.data().snapshots = stores;
-    for hook in &package.hooks {
+    for hook in package.hooks.iter().map(|hook| &hook.declaration) {
         for binding in hook.kubernetes() {
             let spec = match watch_spec(context, binding).await {
                 Ok(spec) => spec,
@@ -248,18 +248,15 @@ impl Watched {
 async fn schedules(context: Arc<Context>, package: Arc<LoadedPackage>, mut opened: watch::Receiver<bool>) {
     let mut plans: Vec<(String, String, Schedule, Option<i64>)> = Vec::new();
     for hook in &package.hooks {
-        for schedule in hook.schedules() {
-            match Schedule::parse(&schedule.crontab) {
-                Ok(parsed) => plans.push((hook.name.clone(), schedule.name.clone(), parsed, None)),
-                // Loading has checked it.
-                Err(error) => tracing::error!(hook = hook.name, %error, "a schedule that was valid is not any more"),
-            }
+        for (name, schedule) in &hook.schedules {
+            plans.push((hook.name().to_owned(), name.clone(), schedule.clone(), None));
         }
     }
     if plans.is_empty() || opened.wait_for(|open| *open).await.is_err() {
         return;
     }
-    let zone = jiff::tz::TimeZone::system();
+    // Schedules without a zone of their own mean UTC, wherever the host runs.
+    let zone = Zone::utc();
     let moment = || i64::try_from(super::now().0).unwrap_or(i64::MAX);
     for (_, _, schedule, next) in &mut plans {
         *next = schedule.next(moment(), &zone);

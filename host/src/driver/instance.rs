@@ -7,10 +7,11 @@ use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 
 use barbless_cluster::Cluster;
 use barbless_domain::event::Failure;
+use barbless_domain::declaration::Hook;
 use barbless_domain::grant::Grant;
-use barbless_domain::hook::HookDeclaration;
 use barbless_domain::identity::ApplicationId;
 use barbless_domain::package::{Package, PackageSource};
+use barbless_domain::pipeline::DeletionStep;
 use barbless_domain::release::Plan;
 use barbless_domain::requirement::Platform;
 use barbless_domain::run;
@@ -23,6 +24,7 @@ use serde_json::Value;
 use tokio::sync::watch;
 
 use super::bindings::Bindings;
+use super::health::Monitor;
 use crate::notice::Notices;
 use crate::runs::RunLog;
 
@@ -36,6 +38,8 @@ pub struct Services {
     pub runs: RunLog,
     /// What happens, for people.
     pub notices: Notices,
+    /// Name of this process, unique: it owns the releases that it applies.
+    pub owner: String,
     /// Versions and modules of the platform.
     pub platform: watch::Receiver<Platform>,
 }
@@ -84,6 +88,9 @@ pub struct Instance {
     pub(super) bindings: tokio::sync::Mutex<Option<Bindings>>,
     /// Held while the values of a run are committed, so that two hooks of one application do not lose each other's.
     pub(super) committing: tokio::sync::Mutex<()>,
+    /// Step of the deletion that was written down last; held while the status is written.
+    pub(super) deletion_step: tokio::sync::Mutex<Option<DeletionStep>>,
+    monitor: Mutex<Option<Monitor>>,
 }
 
 impl std::fmt::Debug for Instance {
@@ -106,7 +113,8 @@ pub(super) struct Data {
 pub(super) struct LoadedPackage {
     pub(super) package: Package,
     pub(super) grant: Grant,
-    pub(super) hooks: Vec<HookDeclaration>,
+    /// By name.
+    pub(super) hooks: Vec<Hook>,
     /// Component of each hook.
     pub(super) components: BTreeMap<String, Arc<LinkedComponent>>,
     /// Components that judge settings.
@@ -120,12 +128,6 @@ pub(super) struct LinkedComponent {
     pub(super) prepared: Prepared,
 }
 
-impl LoadedPackage {
-    pub(super) fn declaration(&self, hook: &str) -> Option<&HookDeclaration> {
-        self.hooks.iter().find(|declaration| declaration.name == hook)
-    }
-}
-
 impl Instance {
     /// An application of which nothing is loaded yet.
     #[must_use]
@@ -137,12 +139,18 @@ impl Instance {
             data: Mutex::default(),
             bindings: tokio::sync::Mutex::default(),
             committing: tokio::sync::Mutex::default(),
+            deletion_step: tokio::sync::Mutex::default(),
+            monitor: Mutex::default(),
         }
     }
 
     pub(super) fn data(&self) -> MutexGuard<'_, Data> {
         // Each change is one assignment, so a panic elsewhere leaves the data whole.
         self.data.lock().unwrap_or_else(PoisonError::into_inner)
+    }
+
+    pub(super) fn monitor(&self) -> MutexGuard<'_, Option<Monitor>> {
+        self.monitor.lock().unwrap_or_else(PoisonError::into_inner)
     }
 
     /// The package in force.
@@ -183,5 +191,6 @@ impl Instance {
         if let Ok(mut bindings) = self.bindings.try_lock() {
             *bindings = None;
         }
+        *self.monitor() = None;
     }
 }

@@ -3,10 +3,9 @@
 use std::collections::BTreeMap;
 use std::sync::Arc;
 
-use barbless_domain::declaration;
+use barbless_domain::declaration::{ComponentDeclarations, Hook, Hooks};
 use barbless_domain::event::{Failure, Loaded};
 use barbless_domain::grant::{self, Request, Scope};
-use barbless_domain::hook::HookDeclaration;
 use barbless_domain::identity::Gvk;
 use barbless_domain::package::{Package, Problem};
 use barbless_domain::values::{Patches, Values};
@@ -45,7 +44,7 @@ pub(super) async fn load(context: &Arc<Context>, version: &str) -> Result<Loaded
     }
     let loaded = link(context, package).await?;
     let release = context.services.cluster.latest_release(&context.instance.id).await.map_err(cluster_failure)?;
-    let facts = Loaded { version: found, hooks: loaded.hooks.clone(), release: release.is_some() };
+    let facts = Loaded { version: found, hooks: loaded.hooks.iter().map(|hook| hook.declaration.clone()).collect(), release: release.is_some() };
     context.instance.data().candidate = Some(Arc::new(loaded));
     Ok(facts)
 }
@@ -53,8 +52,8 @@ pub(super) async fn load(context: &Arc<Context>, version: &str) -> Result<Loaded
 /// Compiles, links and describes the components of a package, and asks the grant for everything that they want.
 async fn link(context: &Context, package: Package) -> Result<LoadedPackage, Failure> {
     let grant = context.instance.grants.of(&package);
-    let mut hooks: Vec<HookDeclaration> = Vec::new();
-    let mut components = BTreeMap::new();
+    let mut declarations = Vec::new();
+    let mut by_path = BTreeMap::new();
     let mut checkers = Vec::new();
     for path in &package.components {
         let Some(bytes) = package.component(path) else { continue };
@@ -69,27 +68,31 @@ async fn link(context: &Context, package: Package) -> Result<LoadedPackage, Fail
             at(Failure::new(error.reason(), crate::report::chain(&error)).hint(error.hint()))
         })?;
         let linked = Arc::new(LinkedComponent { path: path.clone(), digest, prepared });
-        for hook in declared {
-            if let Some(other) = components.insert(hook.name.clone(), Arc::clone(&linked)) {
-                let message = format!("{path}: hook '{}' is in {} too", hook.name, other.path);
-                return Err(Failure::new("DuplicateHook", message).hint("the names of hooks are unique in a package"));
-            }
-            hooks.push(hook);
-        }
+        declarations.push(ComponentDeclarations {
+            component: path.clone(),
+            hooks: declared,
+            exports_filter: component.has(World::Filter),
+        });
+        by_path.insert(path.clone(), Arc::clone(&linked));
         if checks_settings {
             checkers.push(linked);
         }
     }
-    declaration::check(&hooks).map_err(|problems| failure_of(&problems))?;
+    let hooks = Hooks::check(declarations).map_err(|problems| failure_of(&problems))?;
+    let hooks: Vec<Hook> = hooks.iter().cloned().collect();
+    let components: BTreeMap<String, Arc<LinkedComponent>> = hooks
+        .iter()
+        .filter_map(|hook| Some((hook.name().to_owned(), Arc::clone(by_path.get(&hook.component)?))))
+        .collect();
     for hook in &hooks {
-        for binding in hook.kubernetes() {
+        for binding in hook.declaration.kubernetes() {
             // Validated just now.
             let gvk = Gvk::parse(&binding.api_version, &binding.kind)
                 .map_err(|error| Failure::new("BadBinding", error.to_string()))?;
             let scope = context.services.cluster.resolve(&gvk).await.map_or(Scope::Namespaced, |resource| resource.scope);
             let request = Request::Watch { gvk: &gvk, names: &binding.name_selector, scope };
             grant::allows(&context.instance.id, &grant, request).into_result().map_err(|denial| {
-                let message = format!("hook '{}', binding '{}': {}: {}", hook.name, binding.name, denial.what, denial.why);
+                let message = format!("hook '{}', binding '{}': {}: {}", hook.name(), binding.name, denial.what, denial.why);
                 Failure::new(&denial.reason, message).hint(denial.hint)
             })?;
         }

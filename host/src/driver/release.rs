@@ -4,7 +4,9 @@ use std::collections::{BTreeMap, BTreeSet};
 use std::sync::Arc;
 use std::time::{Duration, Instant};
 
-use barbless_cluster::{Progress, Record, ReleaseError, ReleaseOperation, ReleaseOptions};
+use barbless_cluster::{
+    HEARTBEAT, NewRevision, Progress, Record, RecordError, ReleaseError, ReleaseOperation, ReleaseOptions,
+};
 use barbless_domain::event::{Answer, Failure, Released, Rendered};
 use barbless_domain::grant::Scope;
 use barbless_domain::identity::{Gvk, ObjectRef};
@@ -13,12 +15,13 @@ use barbless_domain::release::{self, InventoryItem, Plan, PlanInput, Readiness, 
 use barbless_domain::values;
 use barbless_health::readiness;
 use barbless_template as template;
+use jiff::Timestamp;
 use serde_json::{Map, Value, json};
 use tokio::sync::mpsc;
 use tokio_util::sync::CancellationToken;
 
-use super::Context;
 use super::instance::LoadedPackage;
+use super::{Context, health};
 use crate::notice::Notice;
 
 /// Field manager of everything that is rendered.
@@ -31,11 +34,12 @@ const PROGRESS: usize = 256;
 /// Renders with the current values and makes the plan.
 pub(super) async fn render(context: &Arc<Context>, maintenance: bool) -> Result<Rendered, Failure> {
     let package = context.instance.current()?;
-    let record = context.services.cluster.latest_release(&context.instance.id).await.map_err(cluster_failure)?;
-    let objects = if package.package.has_chart { rendered_objects(context, &package, record.as_ref()).await? } else { Vec::new() };
-    let previous = record.as_ref().map(|record| record.inventory()).unwrap_or_default();
+    let history = context.services.cluster.release_history(&context.instance.id).await.map_err(cluster_failure)?;
+    let record = history.last();
+    let objects = if package.package.has_chart { rendered_objects(context, &package, record).await? } else { Vec::new() };
+    let previous = inventory(&history);
     let plan = plan(context, &package, objects, &previous, maintenance).await?;
-    let missing = match &record {
+    let missing = match record {
         Some(record) if record.status == ReleaseStatus::Deployed => {
             let targets: Vec<ObjectRef> = previous.into_iter().map(|item| item.target).collect();
             context.services.cluster.missing(&context.instance.id, &targets).await.map_err(cluster_failure)?.len()
@@ -44,15 +48,33 @@ pub(super) async fn render(context: &Arc<Context>, maintenance: bool) -> Result<
     };
     let rendered = Rendered {
         digest: plan.digest.clone(),
-        released: record.as_ref().map(|record| Released {
+        released: record.map(|record| Released {
             digest: record.digest.clone(),
             deployed: record.status == ReleaseStatus::Deployed,
             maintenance: record.maintenance,
         }),
         missing: u32::try_from(missing).unwrap_or(u32::MAX),
     };
-    context.instance.data().planned = Some(Arc::new(plan));
+    let plan = Arc::new(plan);
+    let unchanged = rendered.missing == 0
+        && rendered.released.as_ref().is_some_and(|last| last.deployed && last.digest == rendered.digest);
+    if unchanged {
+        // Another process may have applied it.
+        health::watch(context, &plan);
+    }
+    context.instance.data().planned = Some(plan);
     Ok(rendered)
+}
+
+/// What may be in the cluster: the objects of the last revision that ended well and of all that came after it, since
+/// one that failed may have written some of its own.
+fn inventory(history: &[Record]) -> Vec<InventoryItem> {
+    let from = history.iter().rposition(|record| record.status == ReleaseStatus::Deployed).unwrap_or(0);
+    let mut items: BTreeMap<ObjectRef, InventoryItem> = BTreeMap::new();
+    for record in history.get(from..).unwrap_or_default() {
+        items.extend(record.inventory().into_iter().map(|item| (item.target.clone(), item)));
+    }
+    items.into_values().collect()
 }
 
 /// What templates see, and the objects that they make of it.
@@ -69,9 +91,9 @@ async fn rendered_objects(
         settings: Value::clone(&settings),
         namespace: context.instance.id.namespace().to_owned(),
         name: context.instance.id.name().to_owned(),
-        revision: record.map_or(1, |record| record.revision + 1),
+        revision: record.map_or(1, |record| i64::from(record.revision) + 1),
         kube_version,
-        api_versions: versions,
+        api_versions: versions.into_iter().collect(),
     };
     let package = Arc::clone(package);
     let rendered = tokio::task::spawn_blocking(move || render_package(&package.package, view))
@@ -200,8 +222,8 @@ async fn plan(
 }
 
 /// Applies the plan that was made last.
-pub(super) async fn apply(context: &Arc<Context>, maintenance: bool, token: &CancellationToken) -> Answer {
-    match apply_planned(context, maintenance, token).await {
+pub(super) async fn apply(context: &Arc<Context>, token: &CancellationToken) -> Answer {
+    match apply_planned(context, token).await {
         Ok(()) => Answer::Done,
         Err(Stopped::Cancelled) => Answer::Cancelled,
         Err(Stopped::Failed(failure)) => Answer::Failed(failure),
@@ -233,21 +255,26 @@ impl From<ReleaseError> for Stopped {
     }
 }
 
-async fn apply_planned(context: &Arc<Context>, maintenance: bool, token: &CancellationToken) -> Result<(), Stopped> {
+async fn apply_planned(context: &Arc<Context>, token: &CancellationToken) -> Result<(), Stopped> {
     let package = context.instance.current()?;
     let Some(plan) = context.instance.data().planned.clone() else {
         return Err(Failure::new("InternalError", "nothing was rendered").into());
     };
     let cluster = &context.services.cluster;
-    let last = cluster.latest_release(&context.instance.id).await.map_err(cluster_failure)?;
-    let operation = match &last {
-        None => ReleaseOperation::Install,
-        Some(_) => ReleaseOperation::Upgrade,
+    let history = cluster.release_history(&context.instance.id).await.map_err(cluster_failure)?;
+    // As Helm counts: what was never deployed is still being installed.
+    let deployed = |record: &Record| matches!(record.status, ReleaseStatus::Deployed | ReleaseStatus::Superseded);
+    let operation =
+        if history.iter().any(deployed) { ReleaseOperation::Upgrade } else { ReleaseOperation::Install };
+    let (_, settings) = context.instance.documents();
+    let new = NewRevision {
+        plan: &plan,
+        package_version: &package.package.manifest.version.to_string(),
+        settings: &settings,
+        owner: &context.services.owner,
+        now: Timestamp::now(),
     };
-    let revision = last.as_ref().map_or(1, |record| record.revision + 1);
-    let (values, _) = context.instance.documents();
-    let mut record = Record::pending(&plan, revision, operation, &package.package.manifest.version.to_string(), maintenance, &values);
-    cluster.store_release(&record).await.map_err(cluster_failure)?;
+    let mut record = cluster.begin_release(&context.instance.id, new).await.map_err(record_failure)?;
     let (progress, reader) = mpsc::channel(PROGRESS);
     let told = tokio::spawn(tell(Arc::clone(context), reader));
     let options = ReleaseOptions {
@@ -257,12 +284,33 @@ async fn apply_planned(context: &Arc<Context>, maintenance: bool, token: &Cancel
         cancel: token.clone(),
         progress,
     };
-    let result = cluster.apply_release(&plan, operation, &options).await;
+    let result = {
+        let work = cluster.apply_release(&plan, operation, &options);
+        let mut work = std::pin::pin!(work);
+        loop {
+            tokio::select! {
+                result = &mut work => break result,
+                // A missed sign of life is made up for by the next.
+                () = tokio::time::sleep(HEARTBEAT) => {
+                    if let Err(error) = cluster.release_heartbeat(&record, Timestamp::now()).await {
+                        tracing::warn!(application = %context.instance.id, error = error.chain(), "no sign of life");
+                    }
+                }
+            }
+        }
+    };
     drop(options);
     let _ = told.await;
-    record.finish(result.as_ref().map(|_| ()).map_err(ReleaseError::chain));
-    cluster.store_release(&record).await.map_err(cluster_failure)?;
+    let (status, description) = match &result {
+        Ok(_) => (ReleaseStatus::Deployed, "applied".to_owned()),
+        Err(error) => (ReleaseStatus::Failed, error.chain()),
+    };
+    cluster
+        .finish_release(&mut record, status, &description, Timestamp::now())
+        .await
+        .map_err(record_failure)?;
     result?;
+    health::watch(context, &plan);
     context.objects.store(plan.objects().count(), std::sync::atomic::Ordering::Relaxed);
     Ok(())
 }
@@ -301,7 +349,8 @@ pub(super) async fn uninstall(context: &Arc<Context>, token: &CancellationToken)
 
 async fn uninstall_release(context: &Arc<Context>, token: &CancellationToken) -> Result<(), Stopped> {
     let cluster = &context.services.cluster;
-    let Some(record) = cluster.latest_release(&context.instance.id).await.map_err(cluster_failure)? else { return Ok(()) };
+    let history = cluster.release_history(&context.instance.id).await.map_err(cluster_failure)?;
+    let Some(record) = history.last() else { return Ok(()) };
     let (progress, reader) = mpsc::channel(PROGRESS);
     let told = tokio::spawn(tell(Arc::clone(context), reader));
     let options = ReleaseOptions {
@@ -311,7 +360,8 @@ async fn uninstall_release(context: &Arc<Context>, token: &CancellationToken) ->
         cancel: token.clone(),
         progress,
     };
-    let removal = release::removal(&record.inventory(), &record.defined());
+    health::stop(context);
+    let removal = release::removal(&inventory(&history), &record.defined());
     let result = cluster.uninstall(&context.instance.id, &removal, &record.hooks(), &options).await;
     drop(options);
     let _ = told.await;
@@ -335,6 +385,14 @@ pub(super) async fn purge(context: &Arc<Context>) -> Result<(), Failure> {
     if kinds.is_empty() {
         return Ok(());
     }
+    // A version without a group means every group that serves the kind at that version.
+    let kinds: Vec<(String, String)> = kinds
+        .into_iter()
+        .map(|orphan| match orphan.group {
+            Some(group) => (orphan.kind, format!("{group}/{}", orphan.version)),
+            None => (orphan.kind, orphan.version),
+        })
+        .collect();
     let report = context.services.cluster.purge_orphans(&context.instance.id, &kinds).await;
     for line in report.lines() {
         context.notice(Notice::Progress { text: line });
@@ -343,6 +401,10 @@ pub(super) async fn purge(context: &Arc<Context>) -> Result<(), Failure> {
         None => Ok(()),
         Some(failure) => Err(failure),
     }
+}
+
+fn record_failure(error: RecordError) -> Failure {
+    Failure::new(error.reason(), error.chain())
 }
 
 pub(super) fn cluster_failure(error: barbless_cluster::Error) -> Failure {

@@ -7,7 +7,8 @@ use barbless_domain::hook::LabelSelector;
 use barbless_domain::identity::ObjectRef;
 use barbless_domain::operation::Propagation;
 use barbless_domain::release::{HelmHook, HookEvent, Plan, Readiness, ReleaseObject, is_kept};
-use futures::StreamExt;
+use futures::future::BoxFuture;
+use futures::{FutureExt as _, StreamExt};
 use serde_json::Value;
 
 use super::ownership::foreign_owner;
@@ -99,15 +100,19 @@ impl Run<'_> {
         objects: &'o [ReleaseObject],
         live: &BTreeMap<ObjectRef, Value>,
     ) -> Result<Vec<(&'o ReleaseObject, Change, Value)>, ReleaseError> {
-        let results: Vec<_> = futures::stream::iter(objects)
-            .map(|object| async move {
-                let before = live.get(&object.target);
-                let (change, after) = self.apply_object(&object.target, &object.object, before).await?;
-                Ok((object, change, after))
+        // Collected before they are polled: the compiler cannot prove that a stream of borrowing closures is `Send`.
+        let work: Vec<BoxFuture<'_, Result<(&'o ReleaseObject, Change, Value), ReleaseError>>> = objects
+            .iter()
+            .map(|object| {
+                async move {
+                    let before = live.get(&object.target);
+                    let (change, after) = self.apply_object(&object.target, &object.object, before).await?;
+                    Ok((object, change, after))
+                }
+                .boxed()
             })
-            .buffered(PARALLEL)
-            .collect()
-            .await;
+            .collect();
+        let results: Vec<_> = futures::stream::iter(work).buffered(PARALLEL).collect().await;
         results.into_iter().collect()
     }
 

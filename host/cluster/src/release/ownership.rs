@@ -5,7 +5,8 @@ use std::collections::{BTreeMap, BTreeSet};
 use barbless_domain::grant::INSTANCE_LABEL;
 use barbless_domain::identity::{ApplicationId, ObjectRef};
 use barbless_domain::release::{APPLICATION_ANNOTATION, Plan, defined_by};
-use futures::{StreamExt, TryStreamExt};
+use futures::future::BoxFuture;
+use futures::{FutureExt as _, StreamExt, TryStreamExt};
 use serde_json::Value;
 
 use super::{Foreign, ReleaseError, Run};
@@ -51,7 +52,8 @@ impl Run<'_> {
         let defined = defined_by(objects);
         let hooks = plan.all_hooks();
         let targets = plan.objects().map(|it| &it.target).chain(hooks.iter().map(|hook| &hook.target));
-        let found: Vec<Option<(ObjectRef, Value)>> = futures::stream::iter(targets)
+        // Collected before they are polled: the compiler cannot prove that a stream of borrowing closures is `Send`.
+        let reads: Vec<BoxFuture<'_, Result<Option<(ObjectRef, Value)>, ReleaseError>>> = targets
             .map(|target| {
                 let defined = &defined;
                 async move {
@@ -66,10 +68,11 @@ impl Run<'_> {
                         Err(error) => Err(ReleaseError::from(error)),
                     }
                 }
+                .boxed()
             })
-            .buffered(PARALLEL)
-            .try_collect()
-            .await?;
+            .collect();
+        let found: Vec<Option<(ObjectRef, Value)>> =
+            futures::stream::iter(reads).buffered(PARALLEL).try_collect().await?;
 
         let managed: BTreeSet<_> =
             plan.previous.iter().map(|it| (&it.gvk.group, &it.gvk.kind, &it.namespace, &it.name)).collect();

@@ -1,0 +1,82 @@
+//! The program itself: streams, formats and exit codes.
+
+use std::process::{Command, Output};
+
+use serde_json::Value;
+
+use crate::world::root;
+
+fn barbless(arguments: &[&str]) -> Output {
+    Command::new(env!("CARGO_BIN_EXE_barbless"))
+        .args(arguments)
+        .current_dir(root())
+        .env("XDG_CACHE_HOME", env!("CARGO_TARGET_TMPDIR"))
+        .output()
+        .unwrap()
+}
+
+fn text(bytes: &[u8]) -> String {
+    String::from_utf8_lossy(bytes).into_owned()
+}
+
+#[test]
+fn the_minimal_package_lives_its_life_in_one_process() {
+    let output = barbless(&["dev", "examples/minimal", "--once", "-o", "json"]);
+    assert_eq!(output.status.code(), Some(0), "{}", text(&output.stderr));
+    let summary: Value = serde_json::from_slice(&output.stdout).unwrap();
+    assert_eq!(summary["ok"], true);
+    assert_eq!(summary["leftovers"], serde_json::json!([]));
+    assert!(summary["runs"].as_u64().unwrap() >= 1);
+}
+
+#[test]
+fn the_demonstration_lives_its_life_in_one_process() {
+    let output = barbless(&["dev", "examples/miniflux", "--once", "-o", "json"]);
+    assert_eq!(output.status.code(), Some(0), "{}", text(&output.stderr));
+    let summary: Value = serde_json::from_slice(&output.stdout).unwrap();
+    assert_eq!(summary["ok"], true, "{summary}");
+    assert_eq!(summary["changedSetting"], true);
+    assert!(summary["runs"].as_u64().unwrap() >= 7, "{summary}");
+    assert!(summary["objects"].as_u64().unwrap() >= 7, "{summary}");
+}
+
+#[test]
+fn render_prints_what_helm_template_prints() {
+    let output = barbless(&["render", "examples/minimal"]);
+    assert_eq!(output.status.code(), Some(0), "{}", text(&output.stderr));
+    let manifests = text(&output.stdout);
+    assert!(manifests.starts_with("---\n# Source: minimal/templates/"), "{manifests}");
+}
+
+#[test]
+fn inspect_tells_what_a_component_asks_for() {
+    let output = barbless(&["inspect", "examples/minimal/hooks/minimal-hooks.wasm", "-o", "json"]);
+    assert_eq!(output.status.code(), Some(0), "{}", text(&output.stderr));
+    let facts: Value = serde_json::from_slice(&output.stdout).unwrap();
+    assert!(facts["digest"].as_str().unwrap().starts_with("sha256:"));
+    assert_eq!(facts["hooks"][0]["name"], "greet");
+    assert!(facts["interfaces"].as_array().unwrap().iter().any(|name| name == "values"));
+}
+
+#[test]
+fn crds_are_printed_as_yaml_documents() {
+    let output = barbless(&["crds"]);
+    assert_eq!(output.status.code(), Some(0));
+    assert!(text(&output.stdout).contains("applications.deckhouse.io"));
+}
+
+#[test]
+fn errors_have_a_code_a_place_and_a_hint_and_go_to_standard_error() {
+    let cases: [(&[&str], i32, &str); 4] = [
+        (&["dev", "/nowhere", "--once"], 5, "error[PackageNotFound]"),
+        (&["inspect", "README.md"], 1, "error[ComponentNotWasm]"),
+        (&["render", "tests"], 5, "error[NoPackage]"),
+        (&["frobnicate"], 2, "unrecognized subcommand"),
+    ];
+    for (arguments, code, says) in cases {
+        let output = barbless(arguments);
+        assert_eq!(output.status.code(), Some(code), "{arguments:?}: {}", text(&output.stderr));
+        assert!(text(&output.stderr).contains(says), "{arguments:?}: {}", text(&output.stderr));
+        assert!(output.stdout.is_empty(), "{arguments:?}");
+    }
+}
