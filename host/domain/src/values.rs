@@ -160,7 +160,9 @@ pub struct Computed {
 /// Computes and checks both documents.
 ///
 /// `settings` is what the user wrote (`null` counts as nothing); `previous` are the documents before, for rules that
-/// compare, unless the package has changed since; `values_bytes` bounds the values as JSON text.
+/// compare and for fields that may be set once only; leave them out if the package has changed since, because rules of
+/// one version say nothing about documents of another. (Fields that were frozen stay so across versions: ask
+/// [`crate::schema::Schema::check_immutable`] of the new one.) `values_bytes` bounds the values as JSON text.
 ///
 /// # Errors
 /// All violations, or those of the settings alone if there are any: everything else follows from them.

@@ -1,3 +1,4 @@
+use proptest::prelude::*;
 use serde_json::json;
 
 use super::*;
@@ -546,4 +547,52 @@ fn immutable_fields_can_be_set_once() {
         problem[0].to_string(),
         "spec.settings: once: field \"once\" is immutable: it can only be set when the application is created"
     );
+}
+
+proptest! {
+    #![proptest_config(ProptestConfig { cases: 200, ..ProptestConfig::default() })]
+
+    /// Whatever a rule says, it is refused, too costly, or checked.
+    #[test]
+    fn any_rule_is_compiled_and_checked_or_refused(
+        words in prop::collection::vec(
+            prop::sample::select(vec![
+                "self", "oldSelf", ".a", ".l", ".s", "[0]", "['a']", "(", ")", "[", "]", "{", "}", "has(self.a)", "1", "-1", "0",
+                "9223372036854775807", "18446744073709551615u", "1.5", "'x'", "b'x'", "true", "null", "+", "-", "*", "/", "%",
+                "==", "!=", "<", "in", "&&", "||", "!", "?", ":", ",", ".all(x, ", ".exists(x, ", ".map(x, ", ".filter(x, ", "x",
+                ".size()", ".split('')", ".join('x')", ".matches('x')", ".replace('x', 'yy')", "quantity('1Gi')", "duration('1h')",
+                "timestamp('2024-01-01T00:00:00Z')", "int(", "string(", "type(", "self.l", "self.s", "?.", "a{b: 1}", "\"",
+            ]),
+            1..25,
+        ),
+    ) {
+        let document = json!({
+            "properties": {"a": {}, "l": {"type": "array"}, "s": {"type": "string"}},
+            "x-deckhouse-validations": [{"expression": words.join(" ")}, {"expression": words.concat()}]
+        });
+        if let Ok(schema) = compile(&document.to_string()) {
+            let value = json!({"a": {"a": 1}, "l": (0..50).collect::<Vec<_>>(), "s": "x".repeat(200)});
+            let _ = schema.validate("values", &value, Some(&value));
+        }
+    }
+
+    #[test]
+    fn any_schema_is_compiled_or_refused(
+        lines in prop::collection::vec(
+            prop::sample::select(vec![
+                "type: object", "properties:", "  a:", "    type: integer", "    $ref: '#/definitions/a'", "definitions:",
+                "  a: {type: [string], nullable: true}", "    minimum: x", "    exclusiveMinimum: true", "    enum: []",
+                "    default: {}", "additionalProperties: 5", "allOf: [{}]", "    oneOf: [{type: 'null'}]", "    nullable: 3",
+                "    pattern: '['", "    format: 5", "required: [a, a]", "    x-deckhouse-validations: 5", "    x-extend: 5",
+            ]),
+            1..12,
+        ),
+    ) {
+        if let Ok(schema) = compile(&lines.join("\n")) {
+            let mut value = json!({"a": null});
+            schema.fill_defaults(&mut value);
+            let _ = schema.validate("values", &value, None);
+            let _ = schema.check_immutable("values", &value, &json!({}));
+        }
+    }
 }
