@@ -166,6 +166,12 @@ impl<'a> Waiter<'a> {
             }
             WatchEvent::Failed { reason, message } => {
                 tracing::warn!(%gvk, reason, message, "the watch of objects that are waited for is interrupted");
+                // Until the next observation, this is why it is not known to be done.
+                for (target, why) in &mut self.pending {
+                    if target.gvk == *gvk && target.namespace == *namespace {
+                        *why = format!("it cannot be observed: {message} ({reason})");
+                    }
+                }
             }
         }
         Ok(())

@@ -10,7 +10,7 @@ use kube::client::Body;
 use serde_json::{Value, json};
 
 use super::{app, gvk, reference};
-use crate::{Cluster, WatchEvent, WatchSpec};
+use crate::{Cluster, ReleaseOperation, WatchEvent, WatchSpec};
 
 /// Answers each request by a function of method, path with query, and how often it was asked.
 fn played(answer: impl Fn(&str, &str, usize) -> (u16, String) + Send + Sync + 'static) -> Cluster {
@@ -165,4 +165,50 @@ async fn refusals_and_silence_have_reasons() {
     let OperationResult::Failed { reason, message } = result.expect("in time") else { panic!("done") };
     assert_eq!(reason, "ApiUnreachable");
     assert!(message.contains("connection refused"), "{message}");
+}
+
+#[tokio::test]
+async fn an_api_server_that_never_answers_ends_with_the_deadline() {
+    let service = tower::service_fn(|_: Request<Body>| {
+        std::future::pending::<Result<Response<axum::body::Body>, std::convert::Infallible>>()
+    });
+    let silent = Cluster::new(kube::Client::new(service, "default"));
+    let (_devcluster, cluster) = super::start(false).await;
+    let object = json!({"apiVersion": "v1", "kind": "ConfigMap", "metadata": {"name": "c"}});
+    let plan = super::plan_for(&cluster, vec![object], &[]).await;
+    let (options, _events) = super::options(Duration::from_millis(200));
+    let error = silent.apply_release(&plan, ReleaseOperation::Install, &options).await.expect_err("a time-out");
+    assert_eq!(error.reason(), "ApplyTimedOut");
+    assert!(error.to_string().starts_with("the API server did not answer in time"), "{error}");
+}
+
+#[tokio::test]
+async fn a_watch_that_is_refused_is_named_by_the_time_out() {
+    // A Deployment that can be applied and not be watched.
+    let cluster = played(|method, uri, _| {
+        let object = json!({"apiVersion": "apps/v1", "kind": "Deployment", "metadata": {"name": "d", "namespace": "demo",
+            "uid": "u", "resourceVersion": "1", "generation": 1}, "spec": {"replicas": 1}});
+        match (method, uri.split('?').next().unwrap_or_default()) {
+            (_, "/apis/apps/v1") => {
+                let resources = json!([{"name": "deployments", "namespaced": true, "kind": "Deployment",
+                    "singularName": "", "verbs": ["get", "list", "watch", "patch"]}]);
+                let list = json!({"kind": "APIResourceList", "groupVersion": "apps/v1", "resources": resources});
+                (200, list.to_string())
+            }
+            ("GET", "/apis/apps/v1/namespaces/demo/deployments/d") => status(404, "NotFound", "not found"),
+            ("PATCH", _) => (201, object.to_string()),
+            _ => status(403, "Forbidden", "deployments is forbidden"),
+        }
+    });
+    let deployment =
+        json!({"apiVersion": "apps/v1", "kind": "Deployment", "metadata": {"name": "d"}, "spec": {"replicas": 1}});
+    let plan = super::plan_for(&cluster, vec![deployment], &[]).await;
+    let (options, _events) = super::options(Duration::from_millis(500));
+    let error = cluster.apply_release(&plan, ReleaseOperation::Install, &options).await.expect_err("a time-out");
+    assert!(
+        error
+            .to_string()
+            .ends_with("Deployment.apps demo/d: it cannot be observed: deployments is forbidden (Forbidden)"),
+        "{error}"
+    );
 }

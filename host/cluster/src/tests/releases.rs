@@ -1,5 +1,6 @@
 use std::time::Duration;
 
+use barbless_domain::identity::ApplicationId;
 use barbless_domain::release::{InventoryItem, defined_by, removal};
 use serde_json::{Value, json};
 
@@ -265,6 +266,50 @@ async fn helm_hooks_run_around_the_release() {
     let removal = removal(&plan.inventory(), &defined_by([]));
     cluster.uninstall(&app(), &removal, &plan.hooks, &options).await.expect("removed");
     assert_eq!(order(drain(&mut events)), ["pre-delete bye"]);
+}
+
+#[tokio::test]
+async fn hooks_that_succeeded_are_deleted_last_first_after_the_last_hook() {
+    let (_devcluster, cluster) = start(true).await;
+    let (options, mut events) = options(SOON);
+    let weighted = |name: &str, weight: &str, policy: &str| {
+        let mut job = hook(name, "pre-install", policy);
+        job["metadata"]["annotations"]["helm.sh/hook-weight"] = json!(weight);
+        job
+    };
+    let objects = vec![
+        weighted("j3", "3", "before-hook-creation"),
+        weighted("j1", "1", "hook-succeeded"),
+        weighted("j2", "2", "hook-succeeded"),
+    ];
+    let plan = plan_for(&cluster, objects, &[]).await;
+    cluster.apply_release(&plan, ReleaseOperation::Install, &options).await.expect("applied");
+    let told: Vec<String> = drain(&mut events)
+        .into_iter()
+        .filter_map(|it| match it {
+            Progress::HookSucceeded { target, .. } => Some(format!("ran {}", target.name)),
+            Progress::Deleting { target } => Some(format!("deleted {}", target.name)),
+            _ => None,
+        })
+        .collect();
+    assert_eq!(told, ["ran j1", "ran j2", "ran j3", "deleted j2", "deleted j1"]);
+}
+
+#[tokio::test]
+async fn applications_of_one_name_do_not_share_cluster_scoped_objects() {
+    let (_devcluster, cluster) = start(false).await;
+    let (options, _events) = options(SOON);
+    let class = json!({"apiVersion": "scheduling.k8s.io/v1", "kind": "PriorityClass", "metadata": {"name": "high"}, "value": 1});
+    let plan = plan_for(&cluster, vec![class], &[]).await;
+    cluster.apply_release(&plan, ReleaseOperation::Install, &options).await.expect("applied");
+    cluster.apply_release(&plan, ReleaseOperation::Upgrade, &options).await.expect("applied again");
+    let mut theirs = plan.clone();
+    theirs.application = ApplicationId::new("other", "web").expect("a valid id");
+    let error = cluster.apply_release(&theirs, ReleaseOperation::Install, &options).await.expect_err("refused");
+    assert!(error.to_string().contains(r#"PriorityClass.scheduling.k8s.io high (application "demo.web")"#), "{error}");
+    let removal = removal(&plan.inventory(), &defined_by([]));
+    let removed = cluster.uninstall(&theirs.application, &removal, &plan.hooks, &options).await.expect("done");
+    assert!(removed.deleted.is_empty());
 }
 
 #[tokio::test]
