@@ -3,12 +3,17 @@
 
 Input: the `api` folder of the Go module k8s.io/kubernetes (Apache-2.0), version 1.37.2:
 `discovery/aggregated_v2.json` and `openapi-spec/v3/*.json`.
-Output (standard output): one JSON document {"resources": [...], "types": {...}}, without descriptions.
+For the binary form of requests also the struct tags of the Go modules k8s.io/api and k8s.io/apimachinery (0.37.2).
+Output (standard output): one JSON document {"resources": [...], "types": {...}, "wire": {...}}, without descriptions.
+`wire` has, per type, the name of each field number; `*` behind a name marks a pointer (its zero value is kept) and `=`
+before it an inlined type.
 
-    condense.py <module folder>/api > kubernetes-1.37.json
+    condense.py <k8s.io/kubernetes>/api <k8s.io/api> <k8s.io/apimachinery> > kubernetes-1.37.json
 """
+import glob
 import json
 import os
+import re
 import sys
 
 SERVED = {
@@ -73,7 +78,36 @@ def references(node, found):
             references(value, found)
 
 
-def main(folder):
+FIELD = re.compile(r"^\t(?:(\w+)\s+)?(\S+)\s+`json:\"([^\"]*)\".*protobuf:\"\w+,(\d+),")
+
+
+def wire(api, machinery):
+    """Field numbers by type, from the struct tags."""
+    out = {}
+    packages = {"core.v1": "io.k8s.api.core.v1", "v1": "io.k8s.api.core.v1", "corev1": "io.k8s.api.core.v1",
+                "metav1": "io.k8s.apimachinery.pkg.apis.meta.v1"}
+    sources = [(path, "io.k8s.api." + ".".join(path.split(os.sep)[-3:-1])) for path in glob.glob(f"{api}/*/*/types.go")]
+    sources.append((f"{machinery}/pkg/apis/meta/v1/types.go", packages["metav1"]))
+    for path, package in sources:
+        current = None
+        with open(path) as file:
+            for line in file:
+                start = re.match(r"^type (\w+) struct {", line)
+                if start:
+                    current = out.setdefault(f"{package}.{start.group(1)}", {})
+                elif line.startswith("}"):
+                    current = None
+                elif current is not None and (field := FIELD.match(line)):
+                    kind, name, number = field.group(2), field.group(3).split(",")[0], field.group(4)
+                    if name:
+                        current[number] = name + ("*" if kind.startswith("*") else "")
+                    else:  # an embedded struct, written `json:""` or `json:",inline"`
+                        alias, _, plain = kind.lstrip("*").rpartition(".")
+                        current[number] = "=" + (packages[alias] if alias else package) + "." + plain
+    return out
+
+
+def main(folder, api, machinery):
     with open(os.path.join(folder, "discovery", "aggregated_v2.json")) as file:
         groups = json.load(file)["items"]
     # The core group is not part of the aggregated file of the module: its plain list has the same facts.
@@ -125,6 +159,8 @@ def main(folder):
 
     wanted, queue = {}, [resource["type"] for resource in resources]
     queue.append(by_kind[("autoscaling", "v1", "Scale")])
+    queue.append(by_kind[("policy", "v1", "Eviction")])
+    queue.append("io.k8s.apimachinery.pkg.apis.meta.v1.DeleteOptions")
     while queue:
         name = queue.pop()
         if name in wanted:
@@ -133,8 +169,15 @@ def main(folder):
         found = set()
         references(wanted[name], found)
         queue.extend(found)
-    json.dump({"resources": resources, "types": wanted}, sys.stdout, separators=(",", ":"), sort_keys=True)
+    numbers = wire(api, machinery)
+    kept, queue = {}, list(wanted)
+    while queue:
+        name = queue.pop()
+        if name in numbers and name not in kept:
+            kept[name] = numbers[name]
+            queue.extend(field[1:] for field in numbers[name].values() if field.startswith("="))
+    json.dump({"resources": resources, "types": wanted, "wire": kept}, sys.stdout, separators=(",", ":"), sort_keys=True)
     sys.stdout.write("\n")
 
 
-main(sys.argv[1])
+main(*sys.argv[1:4])

@@ -41,6 +41,11 @@ pub(crate) fn types() -> &'static Map<String, Value> {
     DESCRIPTION.get("types").and_then(Value::as_object).unwrap_or(&EMPTY)
 }
 
+/// Protobuf field numbers by type, see `data/condense.py`.
+pub(crate) fn wire() -> &'static Value {
+    DESCRIPTION.get("wire").unwrap_or(&Value::Null)
+}
+
 /// The built-in types.
 pub(crate) fn builtin() -> &'static Arc<Schema> {
     &BUILTIN

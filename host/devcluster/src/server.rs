@@ -7,6 +7,7 @@ mod accept;
 mod body;
 mod discovery;
 mod openapi;
+mod protobuf;
 pub(crate) mod request;
 mod review;
 mod table;
@@ -44,6 +45,7 @@ use request::{Path, Query, Target};
 
 /// The bound of a real server (`--max-request-body-bytes`).
 const BODY_BYTES_MAX: usize = 3 * 1024 * 1024;
+const PROTOBUF: &str = "application/vnd.kubernetes.protobuf";
 /// The version that the server says it is.
 pub(crate) const GIT_VERSION: &str = "v1.37.0";
 
@@ -264,7 +266,11 @@ impl Call {
         let media = self.media_type();
         match media.as_str() {
             "" | "application/json" | "application/yaml" => body::decode(&bytes),
-            other => Err(ApiError::unsupported_media_type(other, "application/json, application/yaml")),
+            PROTOBUF => Ok(body::Decoded { value: protobuf::decode(&bytes)?, duplicates: Vec::new() }),
+            other => Err(ApiError::unsupported_media_type(
+                other,
+                "application/json, application/yaml, application/vnd.kubernetes.protobuf",
+            )),
         }
     }
 
@@ -370,11 +376,7 @@ impl Call {
         if resource.group.starts_with("authorization.") || resource.group.starts_with("authentication.") {
             let bytes = self.bytes(body).await?;
             // kubectl asks these in protobuf. The answer does not depend on the question, so it need not be read.
-            let question = if self.media_type() == "application/vnd.kubernetes.protobuf" {
-                json!({})
-            } else {
-                body::decode(&bytes)?.value
-            };
+            let question = if self.media_type() == PROTOBUF { json!({}) } else { body::decode(&bytes)?.value };
             let answer = review::answer(resource, question);
             return Ok(json_response(StatusCode::CREATED, answer.to_string().into()));
         }
@@ -526,7 +528,11 @@ impl Call {
 
     async fn delete_options(&self, body: Body) -> Result<DeleteOptions, ApiError> {
         let bytes = self.bytes(body).await?;
-        let value = if bytes.iter().all(u8::is_ascii_whitespace) { Value::Null } else { body::decode(&bytes)?.value };
+        let value = match () {
+            () if bytes.iter().all(u8::is_ascii_whitespace) => Value::Null,
+            () if self.media_type() == PROTOBUF => protobuf::decode(&bytes)?,
+            () => body::decode(&bytes)?.value,
+        };
         let mut options = DeleteOptions::parse(&value)?;
         if !self.query.get("propagationPolicy").is_empty() {
             options.set_propagation(self.query.get("propagationPolicy"))?;

@@ -14,6 +14,7 @@ use crate::{Config, DevCluster};
 
 mod client;
 mod http;
+mod kill;
 mod kubectl;
 
 pub(crate) async fn cluster() -> (DevCluster, Client) {

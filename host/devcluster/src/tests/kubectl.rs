@@ -108,6 +108,26 @@ async fn kubectl_applies_gets_describes_and_deletes() {
 }
 
 #[tokio::test(flavor = "multi_thread")]
+async fn kubectl_creates_in_its_binary_form() {
+    let Some(kubectl) = Kubectl::start("create").await else { return };
+    kubectl.ok(&["create", "namespace", "demo"], "").await;
+    kubectl
+        .ok(&["create", "deployment", "web", "--image=nginx:1", "--replicas=2", "--port=80", "-n", "demo"], "")
+        .await;
+    kubectl.ok(&["rollout", "status", "deployment/web", "-n", "demo", "--timeout=20s"], "").await;
+    kubectl.ok(&["expose", "deployment", "web", "-n", "demo"], "").await;
+    kubectl.ok(&["create", "secret", "generic", "s", "--from-literal=a=b", "-n", "demo"], "").await;
+    let out = kubectl.ok(&["get", "secret", "s", "-n", "demo", "-o", "jsonpath={.data.a}"], "").await;
+    assert_eq!(out, "Yg==");
+    kubectl.ok(&["create", "job", "j", "--image=x", "-n", "demo"], "").await;
+    kubectl.ok(&["wait", "--for=condition=complete", "job/j", "-n", "demo", "--timeout=20s"], "").await;
+    kubectl.ok(&["create", "ingress", "i", "--rule=a.b/=web:80", "-n", "demo"], "").await;
+    kubectl.ok(&["create", "clusterrole", "r", "--verb=get", "--resource=pods"], "").await;
+    kubectl.ok(&["delete", "namespace", "demo", "--timeout=20s"], "").await;
+    kubectl.stop().await;
+}
+
+#[tokio::test(flavor = "multi_thread")]
 async fn kubectl_reports_unknown_fields_and_conflicts() {
     let Some(kubectl) = Kubectl::start("errors").await else { return };
     let (success, _, err) = kubectl.run(&["apply", "-f", "-"], &MANIFEST.replace("replicas: 2", "replica: 2")).await;
