@@ -126,7 +126,7 @@ impl From<values::ValuesError> for Error {
             ValuesError::BadPath(reason) => Self::new("ValuesPathInvalid", reason),
             ValuesError::TooLarge => Self::new("ValuesTooLarge", "the values would grow over their limit of 1 MiB"),
             ValuesError::ReadOnly(path) => {
-                Self::new("ValuesReadOnly", format!("`{path}` belongs to the settings of the user"))
+                Self::new("ValuesReadOnly", format!("values at `{path}` belong to the settings of the user"))
                     .hint("keep what hooks compute under a key that settings.yaml does not declare, such as `internal`")
             }
         }

@@ -175,6 +175,7 @@ impl TestContext {
     }
 
     /// Runs a hook. Snapshots that were given as whole objects are handed on as they are.
+    #[must_use = "whether the hook failed is only seen in its outcome"]
     pub fn run(self, hook: impl FnOnce(&mut Context) -> Result<()>) -> Outcome {
         self.run_with(&[], hook)
     }
@@ -201,6 +202,7 @@ impl TestContext {
     /// let outcome = TestContext::builder().objects("feeds", vec![map("a", "yes"), map("b", "no")]).run_hook::<count>();
     /// assert_eq!(outcome.values()["internal"]["feeds"], 1);
     /// ```
+    #[must_use = "whether the hook failed is only seen in its outcome"]
     pub fn run_hook<H: Hook>(self) -> Outcome {
         let bindings: Vec<KubernetesBinding> = H::declaration()
             .bindings
@@ -291,7 +293,6 @@ impl Outcome {
     ///
     /// # Panics
     /// If the hook failed.
-    #[must_use]
     #[track_caller]
     pub fn expect_ok(self) -> Self {
         if let Err(error) = &self.result {

@@ -1,5 +1,8 @@
 //! Reads `#[hook(…)]`.
 
+#[cfg(test)]
+mod tests;
+
 use proc_macro2::{Span, TokenStream};
 use syn::parse::{Parse, ParseStream, Parser};
 use syn::punctuated::Punctuated;

@@ -1,5 +1,8 @@
 //! Writes what an attribute stands for.
 
+#[cfg(test)]
+mod tests;
+
 use proc_macro2::{Literal, TokenStream};
 use quote::{format_ident, quote};
 use serde_json::{Value, json};

@@ -8,10 +8,7 @@ use crate::pointer::unescape;
 /// Sets a value; objects on the way are made.
 pub(super) fn set(document: &mut Value, pointer: &str, value: Value) -> Result<(), ValuesError> {
     let segments = segments(pointer)?;
-    let Some((last, way)) = segments.split_last() else {
-        *document = value;
-        return Ok(());
-    };
+    let Some((last, way)) = segments.split_last() else { return Err(whole_document()) };
     let mut current = document;
     for segment in way {
         current = step(current, segment, pointer)?;
@@ -20,7 +17,6 @@ pub(super) fn set(document: &mut Value, pointer: &str, value: Value) -> Result<(
         Value::Object(map) => {
             map.insert(last.clone(), value);
         }
-        Value::Array(list) if last == "-" => list.push(value),
         Value::Array(list) => *element(list, last, pointer)? = value,
         _ => return Err(not_a_container(pointer)),
     }
@@ -30,10 +26,7 @@ pub(super) fn set(document: &mut Value, pointer: &str, value: Value) -> Result<(
 /// Removes a value; one that is not there is no error.
 pub(super) fn remove(document: &mut Value, pointer: &str) -> Result<(), ValuesError> {
     let segments = segments(pointer)?;
-    let Some((last, way)) = segments.split_last() else {
-        *document = Value::Object(Map::new());
-        return Ok(());
-    };
+    let Some((last, way)) = segments.split_last() else { return Err(whole_document()) };
     let mut current = document;
     for segment in way {
         let next = match current {
@@ -85,9 +78,14 @@ fn step<'a>(current: &'a mut Value, segment: &str, pointer: &str) -> Result<&'a 
     }
 }
 
-fn element<'a>(list: &'a mut [Value], segment: &str, pointer: &str) -> Result<&'a mut Value, ValuesError> {
+/// An element of a list; `-` and the index after the last one append.
+fn element<'a>(list: &'a mut Vec<Value>, segment: &str, pointer: &str) -> Result<&'a mut Value, ValuesError> {
     let len = list.len();
-    index(segment)
+    let index = if segment == "-" { Some(len) } else { index(segment) };
+    if index == Some(len) {
+        list.push(Value::Object(Map::new()));
+    }
+    index
         .and_then(|index| list.get_mut(index))
         .ok_or_else(|| ValuesError::BadPath(format!("`{pointer}`: no index `{segment}` in an array of {len}")))
 }
@@ -96,6 +94,11 @@ fn element<'a>(list: &'a mut [Value], segment: &str, pointer: &str) -> Result<&'
 fn index(segment: &str) -> Option<usize> {
     let canonical = segment == "0" || !segment.starts_with(['0', '+']);
     segment.parse().ok().filter(|_| canonical)
+}
+
+/// The settings of the user are part of it.
+fn whole_document() -> ValuesError {
+    ValuesError::ReadOnly(String::new())
 }
 
 fn not_a_container(pointer: &str) -> ValuesError {

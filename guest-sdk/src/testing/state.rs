@@ -74,12 +74,8 @@ impl State {
         pointer: &str,
         change: impl FnOnce(&mut Value) -> Result<(), ValuesError>,
     ) -> Result<(), ValuesError> {
-        let settings = self.settings.as_object();
-        let read_only = match document::segments(pointer)?.first() {
-            Some(first) => settings.is_some_and(|settings| settings.contains_key(first)),
-            None => settings.is_some_and(|settings| !settings.is_empty()),
-        };
-        if read_only {
+        let first = document::segments(pointer)?.into_iter().next();
+        if first.is_some_and(|first| self.settings.get(&first).is_some()) {
             return Err(ValuesError::ReadOnly(pointer.to_owned()));
         }
         // A failed change leaves the document as it was.
