@@ -46,11 +46,16 @@ const BROKEN: u8 = 4;
 
 /// Makes components.
 pub(crate) struct Workshop {
+    tools: Arc<Tools>,
+    compiler: Compiler,
+    benches: tokio::sync::Semaphore,
+}
+
+/// What work on another thread needs.
+struct Tools {
     engine: Engine,
     limits: Arc<GuestLimits>,
-    compiler: Compiler,
-    cache: Option<Arc<Cache>>,
-    benches: tokio::sync::Semaphore,
+    cache: Option<Cache>,
 }
 
 /// What a workshop makes.
@@ -73,40 +78,27 @@ impl Workshop {
         compiler: Compiler,
         cache: Option<PathBuf>,
     ) -> Result<Self, SandboxError> {
-        let cache = cache.map(|path| Cache::open(path, &engine)).transpose()?.map(Arc::new);
-        Ok(Self { engine, limits, compiler, cache, benches: tokio::sync::Semaphore::new(COMPILERS_MAX) })
+        let cache = cache.map(|path| Cache::open(path, &engine)).transpose()?;
+        let tools = Arc::new(Tools { engine, limits, cache });
+        Ok(Self { tools, compiler, benches: tokio::sync::Semaphore::new(COMPILERS_MAX) })
     }
 
     pub(crate) async fn make(&self, wasm: Vec<u8>) -> Result<Made, LoadError> {
         let wasm = Arc::new(wasm);
-        let (scan, digest, kept) = self
-            .off_thread({
-                let (engine, limits, cache, wasm) = self.parts(&wasm);
-                move || {
-                    let scan = inspect::scan(&wasm, &limits)?;
-                    let digest = hex(&Sha256::digest(&*wasm));
-                    let kept = cache.and_then(|cache| cache.load(&engine, &digest));
-                    if kept.is_none() {
-                        inspect::validate(&wasm)?;
-                    }
-                    Ok((scan, digest, kept))
-                }
-            })
-            .await?;
+        let looked = {
+            let (tools, wasm) = (Arc::clone(&self.tools), Arc::clone(&wasm));
+            self.off_thread(move || tools.look(&wasm)).await?
+        };
+        let Looked { scan, digest, kept } = looked;
         let compiled = match kept {
             Some(compiled) => compiled,
             None => {
                 let artefact = self.compile(&wasm).await?;
-                let (engine, _, cache, _) = self.parts(&wasm);
-                let digest = digest.clone();
-                self.off_thread(move || cache::admit(&engine, cache.as_deref(), &digest, &artefact)).await?
+                let (tools, digest) = (Arc::clone(&self.tools), digest.clone());
+                self.off_thread(move || cache::admit(&tools.engine, tools.cache.as_ref(), &digest, &artefact)).await?
             }
         };
         Ok(Made { digest: format!("sha256:{digest}"), scan, compiled })
-    }
-
-    fn parts(&self, wasm: &Arc<Vec<u8>>) -> (Engine, Arc<GuestLimits>, Option<Arc<Cache>>, Arc<Vec<u8>>) {
-        (self.engine.clone(), Arc::clone(&self.limits), self.cache.clone(), Arc::clone(wasm))
     }
 
     async fn off_thread<T: Send + 'static>(
@@ -123,9 +115,9 @@ impl Workshop {
         let _bench = self.benches.acquire().await;
         match &self.compiler {
             Compiler::InProcess => {
-                let (engine, _, _, wasm) = self.parts(wasm);
+                let (tools, wasm) = (Arc::clone(&self.tools), Arc::clone(wasm));
                 self.off_thread(move || {
-                    engine.precompile_component(&wasm).map_err(|error| LoadError::Compile { what: told(&error) })
+                    tools.engine.precompile_component(&wasm).map_err(|error| LoadError::Compile { what: told(&error) })
                 })
                 .await
             }
@@ -139,7 +131,7 @@ impl Workshop {
 
     async fn in_child(&self, mut command: tokio::process::Command, wasm: &[u8]) -> Result<Vec<u8>, LoadError> {
         let broken = |source| LoadError::Compiler { source };
-        let limits = &self.limits;
+        let limits = &self.tools.limits;
         let mut order = serde_json::to_vec(&Order { limits: GuestLimits::clone(limits) })
             .map_err(|error| broken(std::io::Error::other(error)))?;
         order.push(b'\n');
@@ -193,7 +185,7 @@ impl Workshop {
         artefact_max: u64,
     ) -> Result<Vec<u8>, LoadError> {
         use std::os::unix::process::ExitStatusExt as _;
-        let limits = &self.limits;
+        let limits = &self.tools.limits;
         if let Some(signal) = status.signal() {
             if signal == Signal::XCPU.as_raw() {
                 return Err(LoadError::CompileTime { clock: "CPU", limit_s: limits.compile_cpu_s });
@@ -212,6 +204,26 @@ impl Workshop {
             Some(code) if code == i32::from(REFUSED) || code == PANICKED => Err(LoadError::Compile { what }),
             _ => Err(LoadError::Compiler { source: std::io::Error::other(format!("{status}: {what}")) }),
         }
+    }
+}
+
+/// What is known of a component before it is compiled.
+struct Looked {
+    scan: Scan,
+    digest: String,
+    kept: Option<Component>,
+}
+
+impl Tools {
+    fn look(&self, wasm: &[u8]) -> Result<Looked, LoadError> {
+        let scan = inspect::scan(wasm, &self.limits)?;
+        let digest = hex(&Sha256::digest(wasm));
+        let kept = self.cache.as_ref().and_then(|cache| cache.load(&self.engine, &digest));
+        if kept.is_none() {
+            // What is in the cache was valid when it was put there.
+            inspect::validate(wasm)?;
+        }
+        Ok(Looked { scan, digest, kept })
     }
 }
 

@@ -8,12 +8,16 @@ use barbless_domain::hook::HookDeclaration;
 use barbless_domain::identity::ApplicationId;
 use barbless_domain::limits::{BINDINGS_PER_HOOK, GuestLimits, HOOKS_PER_PACKAGE};
 use barbless_domain::run::LogLine;
-use wasmtime::component::{HasSelf, InstancePre, Linker};
+use wasmtime::Store;
+use wasmtime::component::{ComponentExportIndex, ComponentNamedList, HasSelf, Instance, Lift, Linker, Lower};
 
 use crate::compile::Workshop;
 use crate::config::Config;
 use crate::contract::barbless::hooks as wit;
-use crate::contract::{self, HookComponentPre};
+use crate::contract::{
+    self, AssessParams, AssessResults, CheckParams, CheckResults, HookComponent, HookComponentPre, ProjectParams,
+    ProjectResults,
+};
 use crate::error::{LoadError, PrepareError, SandboxError};
 use crate::machine::Machine;
 use crate::outcome;
@@ -236,22 +240,24 @@ impl Sandbox {
         let misfit = |error: &wasmtime::Error| LoadError::WrongContract { what: shown(&format!("{error:#}"), 1024) };
         let linker = self.linker(&loaded.interfaces).map_err(|error| misfit(&error))?;
         let pre = linker.instantiate_pre(&loaded.compiled).map_err(|error| misfit(&error))?;
-        check_exports(&pre, &loaded.worlds)?;
-        if !loaded.worlds.contains(&World::Hooks) {
-            return Ok(());
-        }
-        let hooks = HookComponentPre::new(pre).map_err(|error| misfit(&error))?;
         let machine = &self.0.machine;
         let _permit = machine.permit().await;
         let state = State::new(Access::Log, Arc::clone(&self.0.limits));
         let clock = Arc::clone(&state.clock);
         let mut store = machine.store(state);
-        let described = machine
-            .drive(&clock, async {
-                let component = hooks.instantiate_async(&mut store).await?;
-                component.barbless_hooks_hooks().call_describe(&mut store).await
-            })
-            .await;
+        let instantiated = machine.drive(&clock, pre.instantiate_async(&mut store)).await;
+        let described = match instantiated {
+            Ok(instance) => {
+                check_exports(&mut store, &instance, &exports(&loaded.compiled), &loaded.worlds)?;
+                if loaded.worlds.contains(&World::Hooks) {
+                    let component = HookComponent::new(&mut store, &instance).map_err(|error| misfit(&error))?;
+                    machine.drive(&clock, component.barbless_hooks_hooks().call_describe(&mut store)).await
+                } else {
+                    Ok(Vec::new())
+                }
+            }
+            Err(error) => Err(error),
+        };
         let mut state = store.into_data();
         loaded.describe_log = state.take_log();
         let declarations = described.map_err(|error| LoadError::Describe {
@@ -309,22 +315,36 @@ fn exports(component: &wasmtime::component::Component) -> Exports {
     }
 }
 
-/// The functions of the worlds are there. Their types are compared when they are called; those of hooks when the
-/// component is described.
-fn check_exports(pre: &InstancePre<State>, worlds: &BTreeSet<World>) -> Result<(), LoadError> {
-    let exports = exports(pre.component());
+/// The functions of the optional worlds are there, with the types of the contract.
+fn check_exports(
+    store: &mut Store<State>,
+    instance: &Instance,
+    exports: &Exports,
+    worlds: &BTreeSet<World>,
+) -> Result<(), LoadError> {
     for world in worlds {
         let found = match world {
-            World::Hooks => true,
-            World::CheckSettings => exports.check.is_some(),
-            World::Filter => exports.project.is_some(),
-            World::AssessHealth => exports.assess.is_some(),
+            World::Hooks => continue,
+            World::CheckSettings => exports.check.map(|at| typed::<CheckParams, CheckResults>(store, instance, at)),
+            World::Filter => exports.project.map(|at| typed::<ProjectParams, ProjectResults>(store, instance, at)),
+            World::AssessHealth => exports.assess.map(|at| typed::<AssessParams, AssessResults>(store, instance, at)),
         };
-        if !found {
-            return Err(LoadError::WrongContract { what: format!("'{}' has no function", world.as_str()) });
-        }
+        let what = match found {
+            Some(Ok(())) => continue,
+            Some(Err(error)) => shown(&format!("'{}': {error:#}", world.as_str()), 1024),
+            None => format!("'{}' has no function", world.as_str()),
+        };
+        return Err(LoadError::WrongContract { what });
     }
     Ok(())
+}
+
+fn typed<P, R>(store: &mut Store<State>, instance: &Instance, at: ComponentExportIndex) -> wasmtime::Result<()>
+where
+    P: ComponentNamedList + Lower,
+    R: ComponentNamedList + Lift,
+{
+    instance.get_typed_func::<P, R>(store, at).map(|_function| ())
 }
 
 /// Bounds of what a component says of itself; what it means is for the domain to judge.

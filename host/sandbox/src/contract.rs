@@ -73,6 +73,14 @@ pub(crate) struct WitHealth {
     pub(crate) message: String,
 }
 
+/// Parameters and results of the functions of the optional worlds.
+pub(crate) type CheckParams = (String,);
+pub(crate) type CheckResults = (WitVerdict,);
+pub(crate) type ProjectParams = (String, String, String);
+pub(crate) type ProjectResults = (Result<String, String>,);
+pub(crate) type AssessParams = (String,);
+pub(crate) type AssessResults = (Option<WitHealth>,);
+
 /// Makes the context of a run.
 pub(crate) fn context(input: &barbless_domain::run::RunInput) -> wit::Context {
     wit::Context {

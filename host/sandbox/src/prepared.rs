@@ -8,7 +8,9 @@ use serde_json::Value;
 use wasmtime::component::{ComponentExportIndex, ComponentNamedList, InstancePre, Lift, Lower, Resource};
 
 use crate::component::Component;
-use crate::contract::{self, HookComponentPre, WitHealth, WitHealthStatus, WitVerdict};
+use crate::contract::{
+    self, AssessResults, CheckResults, HookComponentPre, ProjectResults, WitHealthStatus, WitVerdict,
+};
 use crate::error::CallError;
 use crate::machine::Machine;
 use crate::outcome;
@@ -115,13 +117,13 @@ impl Prepared {
 
     /// The same with other limits. The engine's own bounds (memory, table elements, stack) can be lowered, not raised.
     #[must_use]
-    pub fn with_limits(&self, limits: GuestLimits) -> Self {
+    pub fn with_limits(&self, limits: &GuestLimits) -> Self {
         let engine = &self.limits;
         let limits = GuestLimits {
             memory_bytes: limits.memory_bytes.min(engine.memory_bytes),
             table_elements: limits.table_elements.min(engine.table_elements),
             stack_bytes: engine.stack_bytes,
-            ..limits
+            ..limits.clone()
         };
         Self { linked: Arc::clone(&self.linked), limits: Arc::new(limits) }
     }
@@ -178,7 +180,7 @@ impl Prepared {
         const EXPORT: &str = "check-settings";
         let text = settings.to_string();
         let access = Access::Instance(Arc::clone(instance));
-        let outcome = self.call::<_, (WitVerdict,)>(EXPORT, self.linked.exports.check, access, (&text,)).await;
+        let outcome = self.call::<_, CheckResults>(EXPORT, self.linked.exports.check, access, (&text,)).await;
         outcome.and_then(|(verdict,)| {
             Ok(match verdict {
                 WitVerdict::Allow(warnings) => Verdict::Allow {
@@ -194,8 +196,7 @@ impl Prepared {
         const EXPORT: &str = "filter";
         let text = object.to_string();
         let params = (hook, binding, text.as_str());
-        let outcome =
-            self.call::<_, (Result<String, String>,)>(EXPORT, self.linked.exports.project, Access::Log, params).await;
+        let outcome = self.call::<_, ProjectResults>(EXPORT, self.linked.exports.project, Access::Log, params).await;
         outcome.and_then(|(projection,)| match projection {
             Ok(text) => serde_json::from_str(&text).map_err(|error| CallError::Ended {
                 export: EXPORT,
@@ -209,8 +210,7 @@ impl Prepared {
     pub async fn assess_health(&self, object: &Value) -> CallOutcome<Option<Health>> {
         const EXPORT: &str = "assess-health";
         let text = object.to_string();
-        let outcome =
-            self.call::<_, (Option<WitHealth>,)>(EXPORT, self.linked.exports.assess, Access::Log, (&text,)).await;
+        let outcome = self.call::<_, AssessResults>(EXPORT, self.linked.exports.assess, Access::Log, (&text,)).await;
         outcome.and_then(|(health,)| {
             Ok(health.map(|health| Health {
                 status: match health.status {

@@ -41,7 +41,7 @@ fn processor_time_ends_loops_of_every_kind() {
         ends(&Guest::run(&body), "cpu");
     }
     let prepared = prepare(&Guest::run(&endless("call $now drop")).text("text", &text));
-    let prepared = prepared.with_limits(GuestLimits { host_calls: u64::MAX, ..limits() });
+    let prepared = prepared.with_limits(&GuestLimits { host_calls: u64::MAX, ..limits() });
     let outcome = wait(prepared.run(&Arc::new(input())));
     assert_eq!(outcome.end, RunEnd::TimedOut { clock: Clock::Cpu, limit_ms: 200 });
     assert!(outcome.usage.cpu_us >= 200_000 && outcome.usage.cpu_us < 1_000_000, "{:?}", outcome.usage);
@@ -58,7 +58,7 @@ fn a_loop_in_the_start_function_is_ended_too() {
 #[test]
 fn wall_clock_time_ends_a_guest_that_has_processor_time_left() {
     let prepared = prepare(&Guest::run(&endless("")));
-    let prepared = prepared.with_limits(GuestLimits { cpu_ms: 60_000, wall_ms: 100, ..limits() });
+    let prepared = prepared.with_limits(&GuestLimits { cpu_ms: 60_000, wall_ms: 100, ..limits() });
     let started = Instant::now();
     let outcome = wait(prepared.run(&Arc::new(input())));
     assert_eq!(outcome.end, RunEnd::TimedOut { clock: Clock::Wall, limit_ms: 100 });
@@ -132,7 +132,7 @@ fn the_memory_of_a_run_is_the_sum_of_all_memories() {
 #[test]
 fn memory_that_is_there_at_the_start_counts() {
     let prepared = prepare(&Guest::run("").pages(20));
-    let prepared = prepared.with_limits(GuestLimits { memory_bytes: MIB, ..limits() });
+    let prepared = prepared.with_limits(&GuestLimits { memory_bytes: MIB, ..limits() });
     let end = wait(prepared.run(&Arc::new(input()))).end;
     assert_eq!(end, RunEnd::OutOfMemory { what: "memory".to_owned(), limit: MIB });
 }

@@ -31,7 +31,26 @@ fn what_is_wrong_with_a_component_has_a_name() {
     let nested = format!("(component {})", "(component)".repeat(1000));
     let functions = format!("(component (core module {}))", "(func)".repeat(1001));
     let no_function = r#"(component (instance $i) (export "barbless:hooks/filter@0.1.0" (instance $i)))"#;
+    let wrong_hooks = r#"(component
+        (core module $m (func (export "f") (result i32) i32.const 0)) (core instance $c (instantiate $m))
+        (func $f (result u32) (canon lift (core func $c "f")))
+        (instance $i (export "describe" (func $f)) (export "run" (func $f)))
+        (export "barbless:hooks/hooks@0.1.0" (instance $i)))"#;
+    let wrong_filter = r#"(component
+        (core module $m (func (export "f") (result i32) i32.const 0)) (core instance $c (instantiate $m))
+        (func $f (result u32) (canon lift (core func $c "f")))
+        (instance $i (export "project" (func $f)))
+        (export "barbless:hooks/filter@0.1.0" (instance $i)))"#;
+    let wrong_import = r#"(component
+        (import "barbless:hooks/clock@0.1.0" (instance (export "now-unix-ms" (func (result string)))))
+        (core module $m (func (export "f") (result i32) i32.const 0)) (core instance $c (instantiate $m))
+        (func $f (result u32) (canon lift (core func $c "f")))
+        (instance $i (export "project" (func $f)))
+        (export "barbless:hooks/filter@0.1.0" (instance $i)))"#;
     for (what, wasm, reason) in [
+        ("hooks of other types", text(wrong_hooks), "ComponentWrongContract"),
+        ("a filter of other types", text(wrong_filter), "ComponentWrongContract"),
+        ("an import of other types", text(wrong_import), "ComponentWrongContract"),
         ("nothing", Vec::new(), "ComponentEmpty"),
         ("one byte of the magic", b"\0".to_vec(), "ComponentTruncated"),
         ("the magic", b"\0asm".to_vec(), "ComponentTruncated"),

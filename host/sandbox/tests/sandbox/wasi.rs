@@ -85,7 +85,7 @@ fn random_numbers_come_from_the_seed_and_are_not_those_of_the_contract() {
 #[test]
 fn a_sleep_cannot_outlast_the_run() {
     let guest = Guest::run("(call $block (call $after (i64.const 60000000000)))").wasi();
-    let prepared = prepare(&guest).with_limits(GuestLimits { wall_ms: 100, ..limits() });
+    let prepared = prepare(&guest).with_limits(&GuestLimits { wall_ms: 100, ..limits() });
     let outcome = wait(prepared.run(&Arc::new(input())));
     assert_eq!(outcome.end, RunEnd::TimedOut { clock: Clock::Wall, limit_ms: 100 });
     assert!(outcome.usage.cpu_us < 50_000, "{:?}", outcome.usage);
