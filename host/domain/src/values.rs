@@ -15,7 +15,7 @@ use serde_json::{Map, Value};
 use sha2::{Digest as _, Sha256};
 use std::sync::Arc;
 
-use crate::package::document::segments;
+use crate::package::document::{join, segments};
 use crate::package::{Package, Problem, hex, kind};
 use crate::run::ValuesChange;
 
@@ -106,20 +106,30 @@ impl Patches {
         self.entries.push(Patch { hook: hook.to_owned(), change: change.clone() });
     }
 
-    /// Applies all of them to the layers below. What has no parent any more is left out.
+    /// Applies all of them to the layers below. What cannot be applied any more, because something that is no object
+    /// stands in its way, is left out.
     fn apply(&self, document: &mut Value) {
         for entry in &self.entries {
-            let Patch { change: ValuesChange { pointer, value }, .. } = entry;
-            let Some((parent, key)) = segments(pointer).and_then(|mut path| path.pop().map(|key| (path, key))) else {
+            let ValuesChange { pointer, value } = &entry.change;
+            let Some((last, way)) = segments(pointer).and_then(|mut path| path.pop().map(|last| (last, path))) else {
                 continue;
             };
-            let Some(Value::Object(parent)) = descend(document, &parent) else { continue };
             match value {
                 Some(value) => {
-                    parent.insert(key, value.clone());
+                    let parent = way.iter().try_fold(&mut *document, |node, segment| {
+                        let made = || Value::Object(Map::new());
+                        Some(node.as_object_mut()?.entry(segment.clone()).or_insert_with(made))
+                    });
+                    if let Some(Value::Object(parent)) = parent {
+                        parent.insert(last, value.clone());
+                    }
                 }
                 None => {
-                    parent.remove(&key);
+                    let parent =
+                        way.iter().try_fold(&mut *document, |node, segment| node.as_object_mut()?.get_mut(segment));
+                    if let Some(Value::Object(parent)) = parent {
+                        parent.remove(&last);
+                    }
                 }
             }
         }
@@ -138,10 +148,6 @@ impl Patches {
             needed
         });
     }
-}
-
-fn descend<'v>(document: &'v mut Value, path: &[String]) -> Option<&'v mut Value> {
-    path.iter().try_fold(document, |node, segment| node.as_object_mut()?.get_mut(segment))
 }
 
 /// The documents that hooks and templates see.
@@ -315,8 +321,8 @@ impl Values {
     /// The same after the changes of one run of a hook, in their order.
     ///
     /// # Errors
-    /// Changes that are malformed, touch a setting, an element of a list, or something without a parent; a document
-    /// that is too large or violates the schema. Nothing is accepted then.
+    /// Changes that are malformed, touch a setting or lead through something that is neither object nor list; a
+    /// document that is too large or violates the schema. Nothing is accepted then.
     pub fn apply_changes(&self, hook: &str, changes: &[ValuesChange]) -> Result<Self, Vec<Problem>> {
         if changes.is_empty() {
             return Ok(self.clone());
@@ -328,10 +334,10 @@ impl Values {
         let mut values = Value::clone(&self.computed.values);
         let mut patches = self.patches.clone();
         for change in changes {
-            if let Err(problem) = apply(&mut values, change) {
-                problems.push(problem);
-            } else {
-                patches.store(hook, change);
+            match apply(&mut values, change) {
+                Ok(Some(stored)) => patches.store(hook, &stored),
+                Ok(None) => {}
+                Err(problem) => problems.push(problem),
             }
         }
         if !problems.is_empty() {
@@ -387,51 +393,87 @@ fn shortened(text: &str) -> String {
     text.chars().take(100).collect()
 }
 
-/// Applies one change strictly.
-fn apply(values: &mut Value, change: &ValuesChange) -> Result<(), Problem> {
-    let at = |reason: &str, message: String| Problem::new(reason, VALUES, &change.pointer, message);
-    let mut path = segments(&change.pointer).unwrap_or_default();
-    let Some(key) = path.pop() else {
-        return Err(at("BadPointer", "the whole document cannot be changed".to_owned()));
+/// Applies one change with the rules of the contract (objects on the way are made, removing what is not there is no
+/// error), and gives what has to be stored of it; nothing if it changes nothing.
+///
+/// Stored changes must give the same document whenever they are put together again. So a change inside of a list is
+/// stored as the whole list (indices of several runs would not compose), and one that makes objects on its way as the
+/// uppermost of them.
+fn apply(values: &mut Value, change: &ValuesChange) -> Result<Option<ValuesChange>, Problem> {
+    let at = |message: &str| Problem::new("BadPath", VALUES, &change.pointer, message);
+    let path = segments(&change.pointer).unwrap_or_default();
+    let Some((last, way)) = path.split_last() else {
+        return Err(at("the whole document cannot be changed"));
     };
-    let parent = parent(values, &path).map_err(|why| match why {
-        NoParent::List => at("ListElement", "elements of a list cannot be changed one by one".to_owned())
-            .hint("set the list as a whole: changes of several runs could not be put together otherwise"),
-        NoParent::Missing => at("ParentMissing", "the object that it would be in does not exist".to_owned())
-            .hint("set the parent first, or give it a default in openapi/values.yaml"),
-    })?;
-    match &change.value {
-        Some(value) => {
-            parent.insert(key, value.clone());
-            Ok(())
-        }
-        None => match parent.remove(&key) {
-            Some(_) => Ok(()),
-            None => Err(at("NothingToRemove", "there is nothing to remove".to_owned())
-                .hint("ask for the value before removing it")),
-        },
-    }
-}
-
-enum NoParent {
-    List,
-    Missing,
-}
-
-fn parent<'v>(values: &'v mut Value, path: &[String]) -> Result<&'v mut Map<String, Value>, NoParent> {
-    let mut node = values;
-    for segment in path {
+    // How many segments lead to what is stored.
+    let mut stored = path.len();
+    let mut node = &*values;
+    for (depth, segment) in path.iter().enumerate() {
         node = match node {
-            Value::Object(members) => members.get_mut(segment).ok_or(NoParent::Missing)?,
-            Value::Array(_) => return Err(NoParent::List),
-            _ => return Err(NoParent::Missing),
+            Value::Object(members) => match members.get(segment) {
+                Some(member) => member,
+                None if change.value.is_none() => return Ok(None),
+                None => {
+                    stored = depth + 1;
+                    break;
+                }
+            },
+            Value::Array(_) => {
+                stored = depth;
+                break;
+            }
+            _ => return Err(at("what should hold it is neither object nor list")),
         };
     }
-    match node {
-        Value::Object(members) => Ok(members),
-        Value::Array(_) => Err(NoParent::List),
-        _ => Err(NoParent::Missing),
+    let pointer = path.iter().take(stored).fold(String::new(), |pointer, segment| join(&pointer, segment));
+    match &change.value {
+        Some(value) => {
+            *place(values, &path).ok_or_else(|| at("a list on its way has no such element"))? = value.clone()
+        }
+        None => {
+            let parent = way.iter().try_fold(&mut *values, |node, segment| match node {
+                Value::Object(members) => members.get_mut(segment),
+                Value::Array(items) => index(segment).and_then(|index| items.get_mut(index)),
+                _ => None,
+            });
+            let removed = match parent {
+                Some(Value::Object(members)) => members.remove(last).is_some(),
+                Some(Value::Array(items)) => {
+                    let index = index(last).filter(|index| *index < items.len());
+                    index.map(|index| items.remove(index)).is_some()
+                }
+                Some(_) => return Err(at("what should hold it is neither object nor list")),
+                None => false,
+            };
+            if !removed {
+                return Ok(None);
+            }
+        }
     }
+    let value = values.pointer(&pointer).cloned();
+    Ok(Some(ValuesChange { pointer, value }))
+}
+
+/// The place of a path; objects on the way are made, and `-` or the index after the last appends to a list.
+fn place<'v>(values: &'v mut Value, path: &[String]) -> Option<&'v mut Value> {
+    let made = || Value::Object(Map::new());
+    path.iter().try_fold(values, |node, segment| match node {
+        Value::Object(members) => Some(members.entry(segment.clone()).or_insert_with(made)),
+        Value::Array(items) => {
+            let index = if segment == "-" { items.len() } else { index(segment)? };
+            if index == items.len() {
+                items.push(made());
+            }
+            items.get_mut(index)
+        }
+        _ => None,
+    })
+}
+
+/// The index that a segment of a pointer names.
+fn index(segment: &str) -> Option<usize> {
+    let plain = segment == "0" || !segment.starts_with('0');
+    segment.parse().ok().filter(|_| plain && segment.bytes().all(|byte| byte.is_ascii_digit()))
 }
 
 /// A kind of objects that are purged after an application was deleted.

@@ -153,12 +153,11 @@ fn changes_that_make_no_sense_are_refused() {
         (set("", json!({})), "BadPointer"),
         (set("internal", json!({})), "BadPointer"),
         (set("/internal/~2", json!({})), "BadPointer"),
-        (set("/internal/a/b", json!(1)), "ParentMissing"),
-        (set("/internal/ready/b", json!(1)), "ParentMissing"),
-        (set("/internal/list/-", json!("y")), "ListElement"),
-        (set("/internal/list/0", json!("y")), "ListElement"),
-        (remove("/internal/list/0"), "ListElement"),
-        (remove("/internal/none"), "NothingToRemove"),
+        (set("/internal/ready/b", json!(1)), "BadPath"),
+        (remove("/internal/ready/b"), "BadPath"),
+        (set("/internal/list/5", json!("y")), "BadPath"),
+        (set("/internal/list/01", json!("y")), "BadPath"),
+        (set("/internal/list/x/y", json!("y")), "BadPath"),
         (set("/internal/ready", json!("no")), "BadType"),
         (set("/other", json!(1)), "UnknownKey"),
         (set("/internal/big", json!("x".repeat(2_000_000))), "ValuesTooLarge"),
@@ -168,6 +167,41 @@ fn changes_that_make_no_sense_are_refused() {
     }
     let long = "/internal".repeat(100);
     assert!(refused(values.apply_changes("a", &[set(&long, json!(1))]))[0].starts_with("BadPointer"));
+}
+
+#[test]
+fn changes_follow_the_contract() {
+    let start = values(json!({}));
+    let stored = |values: &Values| {
+        let entries = values.patches().entries().iter();
+        entries.map(|entry| (entry.change.pointer.clone(), entry.change.value.clone())).collect::<Vec<_>>()
+    };
+    let made = start.apply_changes("a", &[set("/internal/x/y/z", json!(1))]).unwrap();
+    assert_eq!(made.computed().values["internal"]["x"], json!({"y": {"z": 1}}), "objects on the way are made");
+    assert_eq!(stored(&made), [("/internal/x".to_owned(), Some(json!({"y": {"z": 1}})))]);
+    let gone = made.apply_changes("a", &[remove("/internal/x/y/z")]).unwrap();
+    assert_eq!(gone.computed().values["internal"]["x"], json!({"y": {}}), "they stay");
+    let nothing = start.apply_changes("a", &[remove("/internal/none"), remove("/internal/none/at/all")]).unwrap();
+    assert_eq!(nothing.computed(), start.computed(), "removing nothing is no error");
+    assert_eq!(stored(&nothing), []);
+}
+
+#[test]
+fn elements_of_lists_add_up_over_runs() {
+    let list = |values: &Values| values.computed().values["internal"]["list"].clone();
+    let start = values(json!({})).apply_changes("a", &[set("/internal/list", json!(["uno"]))]).unwrap();
+    let two = start.apply_changes("b", &[set("/internal/list/-", json!("deux"))]).unwrap();
+    let three = two
+        .apply_changes("b", &[set("/internal/list/2", json!("tres")), set("/internal/list/0", json!("one"))])
+        .unwrap();
+    assert_eq!(list(&three), json!(["one", "deux", "tres"]), "two additions at the end are kept both");
+    assert_eq!(three.patches().entries().len(), 1, "the list is stored as a whole");
+    let less = three
+        .apply_changes("b", &[remove("/internal/list/1"), remove("/internal/list/1"), remove("/internal/list/9")])
+        .unwrap();
+    assert_eq!(list(&less), json!(["one"]), "one index after the other");
+    let again = compute(&shop(), &json!({}), less.patches(), None, LIMIT).unwrap();
+    assert_eq!(again, *less.computed());
 }
 
 #[test]
@@ -294,7 +328,8 @@ fn any_value() -> impl Strategy<Value = Value> {
 }
 
 fn any_change() -> impl Strategy<Value = ValuesChange> {
-    let pointer = prop::collection::vec("[a-c]|a~1b|~0", 1..4).prop_map(|path| format!("/internal/{}", path.join("/")));
+    let pointer =
+        prop::collection::vec("[a-c]|a~1b|~0|[01-]", 1..4).prop_map(|path| format!("/internal/{}", path.join("/")));
     (pointer, prop::option::of(any_value())).prop_map(|(pointer, value)| ValuesChange { pointer, value })
 }
 
@@ -306,6 +341,8 @@ proptest! {
         let before = values(json!({}));
         if let Ok(after) = before.apply_changes("a", std::slice::from_ref(&change)) {
             prop_assert_eq!(after.computed().values.pointer(&change.pointer), change.value.as_ref());
+            let again = after.apply_changes("b", std::slice::from_ref(&change)).unwrap();
+            prop_assert_eq!(again.computed(), after.computed(), "doing it again changes nothing");
         }
     }
 
