@@ -34,7 +34,7 @@ struct Chart {
     /// What `.Files` shows.
     files: BTreeMap<Rc<str>, Rc<[u8]>>,
     crds: Vec<(String, String)>,
-    children: Vec<Chart>,
+    children: Vec<Self>,
 }
 
 #[derive(Clone, Default)]
@@ -99,7 +99,7 @@ pub(crate) fn plan(input: &Input<'_>, warnings: &mut Vec<String>) -> Result<Plan
     };
     let values = render::values(&Json::Object(values));
     let mut plan = Plan { name: root.name().to_string(), templates: Vec::new(), crds: Vec::new() };
-    collect(&root, root.name(), true, values, &roots, &mut plan);
+    collect(&root, root.name(), true, &values, &roots, &mut plan);
     plan.crds.sort();
     Ok(plan)
 }
@@ -124,7 +124,7 @@ struct Roots {
 }
 
 /// Adds the templates of a chart and its children, and returns what a parent sees of it in `.Subcharts`.
-fn collect(chart: &Chart, path: &str, is_root: bool, values: Value, roots: &Roots, plan: &mut Plan) -> Value {
+fn collect(chart: &Chart, path: &str, is_root: bool, values: &Value, roots: &Roots, plan: &mut Plan) -> Value {
     let subcharts = Value::dict([]);
     let dot = Value::map_of(
         MapKind::Any,
@@ -149,12 +149,12 @@ fn collect(chart: &Chart, path: &str, is_root: bool, values: Value, roots: &Root
     }
     for child in &chart.children {
         // The same map, not a copy: what a parent sets in its values for a child, the child sees.
-        let inner = match &values {
+        let inner = match values {
             Value::Map(map) => map.get(child.name()),
             _ => None,
         };
         let inner = inner.filter(|value| matches!(value, Value::Map(_))).unwrap_or_else(|| Value::dict([]));
-        let seen = collect(child, &format!("{path}/charts/{}", child.name()), false, inner, roots, plan);
+        let seen = collect(child, &format!("{path}/charts/{}", child.name()), false, &inner, roots, plan);
         if let Value::Map(subcharts) = &subcharts {
             subcharts.set(child.name(), seen);
         }

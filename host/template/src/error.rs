@@ -37,7 +37,13 @@ pub struct Error {
     /// The line of text that `line` names.
     pub snippet: Option<String>,
     /// Templates that led here, outermost first, when the failure is inside `include` or `tpl`.
-    pub trace: Vec<Frame>,
+    pub trace: Box<[Frame]>,
+    pub(crate) detail: Box<Detail>,
+}
+
+/// Kept apart so that results stay small.
+#[derive(Clone, Debug)]
+pub(crate) struct Detail {
     pub(crate) hint: Option<String>,
     pub(crate) helm: String,
 }
@@ -69,12 +75,12 @@ impl Error {
 
     /// What the author or operator can do about it.
     pub fn hint(&self) -> Option<&str> {
-        self.hint.as_deref()
+        self.detail.hint.as_deref()
     }
 
     /// The text that Helm 4 prints.
     pub fn helm(&self) -> &str {
-        &self.helm
+        &self.detail.helm
     }
 
     pub(crate) fn chart(file: &str, message: impl Into<String>) -> Self {
@@ -84,11 +90,10 @@ impl Error {
             template: file.to_string(),
             line: 0,
             column: 0,
-            helm: message.clone(),
+            detail: Box::new(Detail { hint: None, helm: message.clone() }),
             message,
             snippet: None,
-            trace: Vec::new(),
-            hint: None,
+            trace: Box::default(),
         }
     }
 
@@ -99,7 +104,7 @@ impl Error {
     }
 
     pub(crate) fn with_hint(mut self, hint: impl Into<String>) -> Self {
-        self.hint = Some(hint.into());
+        self.detail.hint = Some(hint.into());
         self
     }
 
@@ -114,9 +119,11 @@ impl Error {
             column: error.column + 1,
             message: error.message.clone(),
             snippet: text.lines().nth(error.line.saturating_sub(1)).map(clip),
-            trace: Vec::new(),
-            hint: parse_hint(&error.message),
-            helm: format!("parse error at ({file}:{}): {short}", error.line),
+            trace: Box::default(),
+            detail: Box::new(Detail {
+                hint: parse_hint(&error.message),
+                helm: format!("parse error at ({file}:{}): {short}", error.line),
+            }),
         }
     }
 
@@ -133,7 +140,7 @@ impl Error {
             template: inner.file.to_string(),
             line: inner.line,
             column: inner.column + 1,
-            hint: exec_hint(&message, &inner.context),
+            detail: Box::new(Detail { hint: exec_hint(&message, &inner.context), helm: error.helm() }),
             message,
             snippet: Some(clip(&inner.source_line)),
             trace: frames
@@ -146,7 +153,6 @@ impl Error {
                     expression: clip(&frame.context),
                 })
                 .collect(),
-            helm: error.helm(),
         }
     }
 }

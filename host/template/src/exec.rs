@@ -102,6 +102,9 @@ enum Flow {
     Continue,
 }
 
+/// A function, or a method with its receiver inside.
+type Invocable<'f> = dyn Fn(&mut Call<'_, '_>, &[Value]) -> Result<Value, Fault> + 'f;
+
 type Exec<T> = Result<T, Box<ExecError>>;
 
 /// Evaluates a tree with a dot and appends its text to `out`.
@@ -259,7 +262,7 @@ impl<'t> State<'_, 't, '_> {
             Value::List(list) => {
                 for (i, item) in list.items.iter().enumerate() {
                     turned = true;
-                    if self.turn(branch, mark, Value::Int(i as i64), Operand::boxed(item.clone()))? {
+                    if self.turn(branch, mark, Value::Int(i as i64), &Operand::boxed(item.clone()))? {
                         break;
                     }
                 }
@@ -267,7 +270,7 @@ impl<'t> State<'_, 't, '_> {
             Value::Bytes(bytes) => {
                 for (i, byte) in bytes.iter().enumerate() {
                     turned = true;
-                    if self.turn(branch, mark, Value::Int(i as i64), Operand::of(Value::Int((*byte).into())))? {
+                    if self.turn(branch, mark, Value::Int(i as i64), &Operand::of(Value::Int((*byte).into())))? {
                         break;
                     }
                 }
@@ -275,7 +278,7 @@ impl<'t> State<'_, 't, '_> {
             Value::Map(map) => {
                 for (key, item) in map.pairs() {
                     turned = true;
-                    if self.turn(branch, mark, Value::Str(key), Operand::boxed(item))? {
+                    if self.turn(branch, mark, Value::Str(key), &Operand::boxed(item))? {
                         break;
                     }
                 }
@@ -283,7 +286,7 @@ impl<'t> State<'_, 't, '_> {
             Value::Object(object) if object.pairs().is_some() => {
                 for (key, item) in object.pairs().unwrap_or_default() {
                     turned = true;
-                    if self.turn(branch, mark, key, Operand::of(item))? {
+                    if self.turn(branch, mark, key, &Operand::of(item))? {
                         break;
                     }
                 }
@@ -295,7 +298,7 @@ impl<'t> State<'_, 't, '_> {
                 for i in 0..*n {
                     turned = true;
                     let item = if matches!(value, Value::Int(_)) { Value::Int(i) } else { Value::Int64(i) };
-                    if self.turn(branch, mark, Value::Nil, Operand::of(item))? {
+                    if self.turn(branch, mark, Value::Nil, &Operand::of(item))? {
                         break;
                     }
                 }
@@ -315,7 +318,7 @@ impl<'t> State<'_, 't, '_> {
     }
 
     /// One turn of a loop; `true` ends it.
-    fn turn(&mut self, branch: &'t Branch, mark: usize, index: Value, item: Operand) -> Exec<bool> {
+    fn turn(&mut self, branch: &'t Branch, mark: usize, index: Value, item: &Operand) -> Exec<bool> {
         self.step()?;
         let decl = &branch.pipe.decl;
         if branch.pipe.is_assign {
@@ -337,7 +340,7 @@ impl<'t> State<'_, 't, '_> {
                 self.vars[top - 2].1 = Operand::of(index);
             }
         }
-        let flow = self.list(&item, &branch.list)?;
+        let flow = self.list(item, &branch.list)?;
         self.vars.truncate(mark);
         Ok(matches!(flow, Flow::Break))
     }
@@ -454,9 +457,9 @@ impl<'t> State<'_, 't, '_> {
     ) -> Exec<Operand> {
         let Some((final_name, path)) = ident.split_last() else { return Ok(receiver) };
         for name in path {
-            receiver = self.field(dot, name, at, &[], None, receiver)?;
+            receiver = self.field(dot, name, at, &[], None, &receiver)?;
         }
-        self.field(dot, final_name, at, args, last, receiver)
+        self.field(dot, final_name, at, args, last, &receiver)
     }
 
     fn field(
@@ -466,7 +469,7 @@ impl<'t> State<'_, 't, '_> {
         at: At<'t>,
         args: &'t [Expr],
         last: Option<Operand>,
-        receiver: Operand,
+        receiver: &Operand,
     ) -> Exec<Operand> {
         self.step()?;
         let has_args = args.len() > 1 || last.is_some();
@@ -536,7 +539,7 @@ impl<'t> State<'_, 't, '_> {
         dot: &Operand,
         name: &str,
         sig: &'static str,
-        function: &dyn Fn(&mut Call<'_, '_>, &[Value]) -> Result<Value, Fault>,
+        function: &Invocable<'_>,
         at: At<'t>,
         args: &'t [Expr],
         last: Option<Operand>,

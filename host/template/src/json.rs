@@ -140,6 +140,10 @@ pub(crate) fn decode(text: &str) -> Result<serde_json::Value, String> {
             .nth(error.line().saturating_sub(1))
             .and_then(|line| line.as_bytes().get(error.column().saturating_sub(1)).map(|b| char::from(*b)));
         match c {
+            Some(c) if error.to_string().starts_with("trailing characters") => {
+                let c = crate::gofmt::quote_with(&c.to_string(), '\'');
+                format!("invalid character {c} after top-level value")
+            }
             Some(c) if text.trim_start().starts_with(c) => {
                 format!(
                     "invalid character {} looking for beginning of value",

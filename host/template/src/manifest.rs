@@ -199,7 +199,7 @@ pub(crate) fn parse(source: &str, text: &str, nodes: usize) -> Result<Vec<(Strin
             let line = document.line + line.max(1) - 1;
             let snippet = text.lines().nth(line - 1).map(str::to_string);
             let mut error = Error::chart(source, message);
-            error.helm = format!("YAML parse error on {source}: {}", error.message);
+            error.detail.helm = format!("YAML parse error on {source}: {}", error.message);
             Error { kind: Kind::Manifest, line, column, snippet, ..error }
         };
         let object = yaml::read(document.text, nodes).map_err(|error| {
@@ -212,8 +212,9 @@ pub(crate) fn parse(source: &str, text: &str, nodes: usize) -> Result<Vec<(Strin
                 _ => reason,
             };
             let mut failed = fail(error.line, error.column + 1, format!("the rendered text is not YAML: {reason}"));
-            failed.helm = format!("YAML parse error on {source}: error converting YAML to JSON: {}", error.message);
-            failed.with_hint("the line is one of the rendered text; `barbless render` with --debug shows it")
+            failed.detail.helm =
+                format!("YAML parse error on {source}: error converting YAML to JSON: {}", error.message);
+            failed.with_hint("the line is one of the rendered text, not of the template")
         })?;
         let manifest = match object {
             Json::Null => None,

@@ -165,7 +165,9 @@ impl Object {
             Self::Files(files) => match name {
                 "Get" | "GetBytes" | "Lines" | "Glob" => method("s"),
                 "AsConfig" | "AsSecrets" => method(""),
-                name => Some(Member::Field(files.get(name).map_or(Value::Nil, |bytes| Value::Bytes(bytes.clone())))),
+                name => Some(Member::Field(
+                    files.get(name).map_or_else(|| Value::Bytes(Rc::from([])), |bytes| Value::Bytes(bytes.clone())),
+                )),
             },
             Self::Capabilities { kube, apis, helm } => match name {
                 "KubeVersion" => field(kube),

@@ -15,7 +15,7 @@ pub(crate) enum Fault {
     /// A nested template failed.
     Exec(Box<ExecError>),
     /// `tpl`: what it was doing, and the cause.
-    Context(String, Box<Fault>),
+    Context(String, Box<Self>),
     Limit(Limit),
 }
 

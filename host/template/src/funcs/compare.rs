@@ -35,6 +35,7 @@ fn print(call: &mut Call<'_, '_>, text: Option<String>) -> Answer {
 fn escape(call: &mut Call<'_, '_>, args: &[Value], escape: fn(&str) -> String) -> Answer {
     let text = match args {
         [Value::Str(text)] => text.to_string(),
+        [Value::Nil] => crate::exec::NO_VALUE.to_string(),
         args => gofmt::print(args).ok_or(Limit::StringSize)?,
     };
     call.text(escape(&text))

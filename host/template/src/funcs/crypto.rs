@@ -17,7 +17,6 @@ pub(super) const FUNCTIONS: &[Entry] = &[
     ("sha1sum", "s", |call, args| digest(call, args, |bytes| hex(&sha1::Sha1::digest(bytes)))),
     ("sha256sum", "s", |call, args| digest(call, args, |bytes| hex(&sha2::Sha256::digest(bytes)))),
     ("sha512sum", "s", |call, args| digest(call, args, |bytes| hex(&sha2::Sha512::digest(bytes)))),
-    ("md5sum", "s", |call, args| digest(call, args, |bytes| hex(&md5::Md5::digest(bytes)))),
     ("adler32sum", "s", |call, args| digest(call, args, |bytes| adler32(bytes).to_string())),
     ("bcrypt", "s", |call, args| {
         let hash = bcrypt(call, s(args, 0))?;

@@ -224,7 +224,7 @@ impl Time {
     fn format(&self, layout: &str) -> String {
         let c = self.civil();
         let name = |names: &[&str], i: u32| names.get(i as usize).copied().unwrap_or_default().to_string();
-        let hour12 = if c.hour % 12 == 0 { 12 } else { c.hour % 12 };
+        let hour12 = (c.hour + 11) % 12 + 1;
         let mut out = String::new();
         let mut rest = layout;
         let mut previous_second = false;
@@ -706,7 +706,7 @@ fn rounded(nanos: i64) -> String {
     const UNITS: &[(u64, &str)] =
         &[(31_536_000, "y"), (2_592_000, "mo"), (86_400, "d"), (3_600, "h"), (60, "m"), (1, "s")];
     for (length, unit) in UNITS {
-        if seconds > *length || (*length == 1 && seconds == 1) {
+        if seconds > *length {
             return format!("{sign}{}{unit}", seconds / length);
         }
     }

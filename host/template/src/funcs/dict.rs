@@ -1,6 +1,6 @@
 //! Maps, defaults and types. `set`, `unset` and the merge family change the map that they are given.
 
-use std::{collections::BTreeMap, rc::Rc};
+use std::{cell::RefCell, collections::BTreeMap, rc::Rc};
 
 use super::{Answer, Call, Entry, any, s};
 use crate::{
@@ -135,14 +135,21 @@ fn dig(_: &mut Call<'_, '_>, args: &[Value]) -> Answer {
 }
 
 fn merge_all(call: &mut Call<'_, '_>, args: &[Value], overwrite: bool) -> Answer {
-    let Some(target) = map(args, 0) else { return Err(Fault::message("dst must be a pointer to a map")) };
+    let made;
+    let (target, answer) = match map(args, 0) {
+        Some(map) => (map, any(args, 0).clone()),
+        None => {
+            made = Rc::new(Map { kind: MapKind::Any, entries: RefCell::default() });
+            (&made, Value::Map(made.clone()))
+        }
+    };
     let mut fuel = VALUE_NODES_MAX;
     for i in 1..args.len() {
         if let Some(source) = map(args, i) {
             merge(call, target, source, overwrite, 0, &mut fuel)?;
         }
     }
-    Ok(any(args, 0).clone())
+    Ok(answer)
 }
 
 /// The merge of the mergo library: deep for maps; without `overwrite` only empty entries are filled.
@@ -170,13 +177,7 @@ fn merge(
             (Some(Value::Map(inner)), Value::Map(source)) if inner.kind != MapKind::Str => {
                 merge(call, &inner, source, overwrite, depth + 1, fuel)?;
             }
-            (Some(old), _) if overwrite => {
-                // An empty list or map does not replace what is there; empty scalars do.
-                let keeps = matches!(&value, Value::List(_) | Value::Map(_)) && is_empty(&value) && !is_empty(&old);
-                if !keeps {
-                    target.set(&key, value);
-                }
-            }
+            (Some(_), _) if overwrite => target.set(&key, value),
             (Some(old), _) if !is_empty(&old) => {}
             _ => target.set(&key, value),
         }

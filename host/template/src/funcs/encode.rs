@@ -179,5 +179,5 @@ fn base32_decode(text: &str) -> Result<Vec<u8>, usize> {
             bits &= (1 << count) - 1;
         }
     }
-    if compact.len() % 8 == 0 { Ok(out) } else { Err(compact.len()) }
+    if compact.len().is_multiple_of(8) { Ok(out) } else { Err(compact.len()) }
 }

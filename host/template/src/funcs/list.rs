@@ -152,7 +152,7 @@ fn slice(call: &mut Call<'_, '_>, args: &[Value]) -> Answer {
     let (from, to) = (bound(1, 0), bound(2, list.len()));
     match list.get(from..to) {
         Some(part) => call.list(part.to_vec()),
-        None => Err(Fault::message("reflect: slice index out of bounds")),
+        None => Err(Fault::message("reflect.Value.Slice: slice index out of bounds")),
     }
 }
 

@@ -114,7 +114,7 @@ fn escape_path(text: &str) -> String {
 
 fn url_parse(call: &mut Call<'_, '_>, args: &[Value]) -> Answer {
     let url = s(args, 0);
-    let bad = |why: &str| Fault::message(format!("unable to parse url: {}: {why}", crate::gofmt::quote(url)));
+    let bad = |why: &str| Fault::message(format!("unable to parse url: parse {}: {why}", crate::gofmt::quote(url)));
     if url.bytes().any(|b| b < 0x20 || b == 0x7f) {
         return Err(bad("invalid control character in URL"));
     }

@@ -18,15 +18,15 @@ pub(super) const FUNCTIONS: &[Entry] = &[
         let regex = compile(call, s(args, 0))?;
         is_match(call, &regex, s(args, 1))
     }),
-    ("regexFind", "ss", find),
+    ("regexFind", "ss", |call, args| compiled(find(call, args), args)),
     ("mustRegexFind", "ss", find),
-    ("regexFindAll", "ssi", find_all),
+    ("regexFindAll", "ssi", |call, args| compiled(find_all(call, args), args)),
     ("mustRegexFindAll", "ssi", find_all),
-    ("regexReplaceAll", "sss", |call, args| replace(call, args, true)),
+    ("regexReplaceAll", "sss", |call, args| compiled(replace(call, args, true), args)),
     ("mustRegexReplaceAll", "sss", |call, args| replace(call, args, true)),
-    ("regexReplaceAllLiteral", "sss", |call, args| replace(call, args, false)),
+    ("regexReplaceAllLiteral", "sss", |call, args| compiled(replace(call, args, false), args)),
     ("mustRegexReplaceAllLiteral", "sss", |call, args| replace(call, args, false)),
-    ("regexSplit", "ssi", split),
+    ("regexSplit", "ssi", |call, args| compiled(split(call, args), args)),
     ("mustRegexSplit", "ssi", split),
     ("regexQuoteMeta", "s", |call, args| {
         let mut out = String::new();
@@ -39,6 +39,14 @@ pub(super) const FUNCTIONS: &[Entry] = &[
         call.text(out)
     }),
 ];
+
+/// The functions without `must` panic in Go on a pattern that does not compile; the message says so.
+fn compiled(answer: Answer, args: &[Value]) -> Answer {
+    answer.map_err(|fault| match fault {
+        Fault::Message(text) => Fault::Message(format!("regexp: Compile(`{}`): {text}", s(args, 0))),
+        fault => fault,
+    })
+}
 
 fn compile(call: &mut Call<'_, '_>, pattern: &str) -> Result<Regex, Fault> {
     if let Some(regex) = call.run.regexes.get(pattern) {
@@ -59,8 +67,8 @@ fn compile(call: &mut Call<'_, '_>, pattern: &str) -> Result<Regex, Fault> {
     Ok(regex)
 }
 
-/// Compiles a path pattern of `.Files.Glob`; `None` if it is malformed.
 impl Call<'_, '_> {
+    /// Compiles a path pattern of `.Files.Glob`; `None` if it is malformed.
     pub(crate) fn glob(&mut self, pattern: &str) -> Result<Option<Regex>, Fault> {
         let Some(pattern) = glob(pattern) else { return Ok(None) };
         match compile(self, &pattern) {

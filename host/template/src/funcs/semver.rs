@@ -15,7 +15,7 @@ pub(super) const FUNCTIONS: &[Entry] = &[
 
 fn compare(_: &mut Call<'_, '_>, args: &[Value]) -> Answer {
     let Some(constraints) = Constraints::parse(s(args, 0)) else {
-        return Err(Fault::message(format!("improper constraint: {}", s(args, 0))));
+        return Err(Fault::message(format!("improper constraint: {}", crate::gofmt::quote(s(args, 0)))));
     };
     let Some(version) = Version::parse(s(args, 1)) else { return Err(Fault::message("invalid semantic version")) };
     Ok(Value::Bool(constraints.allow(&version)))

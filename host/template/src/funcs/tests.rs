@@ -86,6 +86,40 @@ fn the_environment_is_out_of_reach() {
 }
 
 #[test]
+fn certificates_are_signed_by_whom_they_say_and_the_same_each_time() {
+    let text = || {
+        eval(concat!(
+            r#"$ca := genCA "root" 365 }}{{ $c := genSignedCert "web" (list "10.0.0.1") (list "web.ns.svc") 30 $ca }}"#,
+            r#"{{ $d := buildCustomCert (b64enc $ca.Cert) (b64enc $ca.Key) }}"#,
+            r#"{{ (genSignedCert "x" nil nil 1 $d).Cert | len | gt 10 }}{{ $ca.Cert }}{{ $c.Cert }}{{ $c.Key"#
+        ))
+    };
+    let made = text();
+    assert!(made.starts_with("false-----BEGIN CERTIFICATE-----\n"), "{made}");
+    assert_eq!(made.matches("-----BEGIN CERTIFICATE-----").count(), 2);
+    assert!(made.trim_end().ends_with("-----END EC PRIVATE KEY-----"));
+    assert_eq!(made, text());
+    assert!(eval(r#"genSignedCert "x" nil nil 1 "no""#).contains("the signer is not a certificate"));
+    assert!(eval(r#"genPrivateKey "rsa""#).starts_with("ERR"));
+}
+
+#[test]
+fn words_are_split_as_in_sprig() {
+    for (expression, expected) in [
+        (r#"camelcase "HTTPServer""#, "Httpserver"),
+        (r#"camelcase "FOO_BAR""#, "FooBar"),
+        (r#"camelcase "foo--bar""#, "Foo-Bar"),
+        (r#"snakecase "http2xx""#, "http_2xx"),
+        (r#"snakecase "FooBar2Baz""#, "foo_bar2_baz"),
+        (r#"wrapWith 3 "/" "hello world""#, "hel/lo/wor/ld"),
+        (r#"wrap 3 "hello world""#, "hello\nworld"),
+        (r#"title "it's a_b""#, "It'S A_b"),
+    ] {
+        assert_eq!(eval(expression), expected, "{expression}");
+    }
+}
+
+#[test]
 fn toml_is_read_and_written() {
     assert_eq!(
         eval(r#"toToml (fromToml "a = 1\n[b]\nc = [\"x\"]\n[[d]]\ne = true")"#),

@@ -29,8 +29,8 @@ pub(super) const FUNCTIONS: &[Entry] = &[
     ("trunc", "is", |call, args| call.text(truncate(int(args, 0), s(args, 1)))),
     ("abbrev", "is", |call, args| call.text(abbreviate(0, int(args, 0), s(args, 1)))),
     ("abbrevboth", "iis", |call, args| call.text(abbreviate(int(args, 0), int(args, 1), s(args, 2)))),
-    ("wrap", "is", |call, args| wrap(call, s(args, 1), int(args, 0), "\n")),
-    ("wrapWith", "iss", |call, args| wrap(call, s(args, 2), int(args, 0), s(args, 1))),
+    ("wrap", "is", |call, args| wrap(call, s(args, 1), int(args, 0), "\n", false)),
+    ("wrapWith", "iss", |call, args| wrap(call, s(args, 2), int(args, 0), s(args, 1), true)),
     ("repeat", "is", repeat),
     ("indent", "is", |call, args| indent(call, int(args, 0), s(args, 1), "")),
     ("nindent", "is", |call, args| indent(call, int(args, 0), s(args, 1), "\n")),
@@ -39,7 +39,7 @@ pub(super) const FUNCTIONS: &[Entry] = &[
     ("contains", "ss", |_, args| Ok(Value::Bool(s(args, 1).contains(s(args, 0))))),
     ("hasPrefix", "ss", |_, args| Ok(Value::Bool(s(args, 1).starts_with(s(args, 0))))),
     ("hasSuffix", "ss", |_, args| Ok(Value::Bool(s(args, 1).ends_with(s(args, 0))))),
-    ("quote", "*a", |call, args| quote(call, args, |text| gofmt::quote(text))),
+    ("quote", "*a", |call, args| quote(call, args, gofmt::quote)),
     ("squote", "*a", |call, args| quote(call, args, |text| format!("'{text}'"))),
     ("cat", "*a", |call, args| {
         let given: Vec<String> =
@@ -128,13 +128,17 @@ fn quote(call: &mut Call<'_, '_>, args: &[Value], quote: fn(&str) -> String) -> 
     call.text(parts.join(" "))
 }
 
-/// `strings.Title`: the first letter after anything that is neither letter, digit, underscore nor apostrophe.
+/// `strings.Title`: the first letter behind a separator. In ASCII that is anything but letters, digits and the underscore,
+/// beyond it only white space.
 fn title(text: &str) -> String {
+    let separates = |c: char| match c {
+        c if c.is_ascii() => !(c.is_ascii_alphanumeric() || c == '_'),
+        c => c.is_whitespace(),
+    };
     let mut out = String::with_capacity(text.len());
     let mut previous = ' ';
     for c in text.chars() {
-        let starts = !(previous.is_alphanumeric() || previous == '_' || previous == '\'');
-        if starts {
+        if separates(previous) {
             out.extend(c.to_uppercase())
         } else {
             out.push(c)
@@ -182,7 +186,14 @@ fn delimited(text: &str, connector: char) -> String {
             out.push(connector);
             continue;
         }
-        if c.is_uppercase() {
+        // A number belongs to the word behind it, if that is written small, and otherwise to the word before it.
+        if c.is_numeric() && chars[..i].last().is_some_and(|p| p.is_alphabetic()) {
+            let behind = chars[i..].iter().find(|c| !c.is_numeric());
+            if behind.is_some_and(|c| c.is_lowercase()) {
+                out.push(connector);
+            }
+            out.push(c);
+        } else if c.is_uppercase() {
             let previous = i.checked_sub(1).and_then(|p| chars.get(p)).copied();
             let next = chars.get(i + 1).copied();
             let after_word = previous.is_some_and(|p| p.is_lowercase() || p.is_numeric());
@@ -198,25 +209,25 @@ fn delimited(text: &str, connector: char) -> String {
     out
 }
 
+/// `ToPascalCase` of the xstrings library: a capital behind a capital becomes small, one of several connectors stays.
 fn camelcase(text: &str) -> String {
-    let mut out = String::with_capacity(text.len());
-    let mut upper = true;
-    let mut leading = true;
-    for c in text.chars() {
-        if c == '_' || c == '-' || c.is_whitespace() {
-            if leading {
-                out.push(c);
+    let is_connector = |c: char| c == '_' || c == '-' || c.is_whitespace();
+    let body = text.trim_start_matches(is_connector);
+    let mut out = text[..text.len() - body.len()].to_string();
+    let mut previous: Option<char> = None;
+    for c in body.chars() {
+        match previous {
+            Some(p) if is_connector(c) => {
+                if is_connector(p) {
+                    out.push(p);
+                }
             }
-            upper = true;
-            continue;
+            None => out.extend(c.to_uppercase()),
+            Some(p) if is_connector(p) => out.extend(c.to_uppercase()),
+            Some(p) if p.is_uppercase() && c.is_uppercase() => out.extend(c.to_lowercase()),
+            Some(_) => out.push(c),
         }
-        leading = false;
-        if upper {
-            out.extend(c.to_uppercase())
-        } else {
-            out.push(c)
-        }
-        upper = false;
+        previous = Some(c);
     }
     out
 }
@@ -278,8 +289,8 @@ fn abbreviate(offset: i64, width: i64, text: &str) -> String {
     format!("...{}", take(length - (width - 3), length))
 }
 
-/// `WrapCustom` of goutils with long words left whole.
-fn wrap(call: &mut Call<'_, '_>, text: &str, width: i64, newline: &str) -> Answer {
+/// `WrapCustom` of goutils; `break_words` cuts words that are longer than a line.
+fn wrap(call: &mut Call<'_, '_>, text: &str, width: i64, newline: &str, break_words: bool) -> Answer {
     let width = usize::try_from(width.max(1)).unwrap_or(usize::MAX);
     let chars: Vec<char> = text.chars().collect();
     call.run.charge(chars.len() as u64 / 16)?;
@@ -297,6 +308,11 @@ fn wrap(call: &mut Call<'_, '_>, text: &str, width: i64, newline: &str) -> Answe
                 out.extend(&chars[offset..offset + space]);
                 out.push_str(newline);
                 offset += space + 1;
+            }
+            None if break_words => {
+                out.extend(&chars[offset..offset + width]);
+                out.push_str(newline);
+                offset += width;
             }
             None => match chars[offset + width..].iter().position(|c| *c == ' ') {
                 Some(space) => {

@@ -233,7 +233,7 @@ fn format_value(out: &mut String, spec: &Spec, verb: char, value: &Value, depth:
         return Some(());
     }
     match value {
-        Value::Nil if verb == 'v' => pad(out, spec, "<nil>", false),
+        Value::Nil if verb == 'v' || depth > 0 => pad(out, spec, "<nil>", false),
         Value::Nil => return bad_verb(out, verb, value),
         Value::Bool(b) => match verb {
             't' | 'v' => pad(out, spec, if *b { "true" } else { "false" }, false),

@@ -98,7 +98,7 @@ pub(crate) enum Expr {
     },
     Chain {
         pos: usize,
-        node: Box<Expr>,
+        node: Box<Self>,
         field: Vec<Rc<str>>,
     },
     Pipe(Pipe),

@@ -53,6 +53,7 @@ impl std::fmt::Display for Token {
         match self.kind {
             Kind::Eof => f.write_str("EOF"),
             Kind::Error => f.write_str(&self.text),
+            Kind::Dot => f.write_str("<.>"),
             kind if kind as u8 >= Kind::Nil as u8 && keyword(&self.text).is_some() => write!(f, "<{}>", self.text),
             _ => {
                 let mut chars = self.text.chars();

@@ -39,6 +39,8 @@ pub(crate) fn read(text: &str, nodes: usize) -> Result<Json, ReadError> {
         let message = "yaml: found character that cannot start any token".to_string();
         return Err(ReadError { line: 1, column: 0, message, too_large: false });
     }
+    // libyaml gives a block scalar its final line break only if the text has it; the parser underneath always does.
+    let cut_off = (!text.ends_with('\n')).then(|| text.chars().count());
     let mut reader = Reader { frames: Vec::new(), anchors: HashMap::new(), used: 0, nodes, root: None };
     for event in Parser::new_from_str(text) {
         let (event, span) = event.map_err(|error| ReadError {
@@ -53,6 +55,15 @@ pub(crate) fn read(text: &str, nodes: usize) -> Result<Json, ReadError> {
             Event::DocumentEnd => {
                 // Only the first document counts, but go-yaml has read up to the start of the second.
                 break;
+            }
+            Event::Scalar(value, style @ (ScalarStyle::Literal | ScalarStyle::Folded), anchor, tag)
+                if cut_off.is_some_and(|end| span.end.index() >= end) && value.ends_with('\n') =>
+            {
+                let value = value[..value.len() - 1].to_string().into();
+                reader.event(Event::Scalar(value, style, anchor, tag)).map_err(|mut error| {
+                    (error.line, error.column) = place;
+                    error
+                })?;
             }
             event => reader.event(event).map_err(|mut error| {
                 (error.line, error.column) = place;
@@ -75,7 +86,9 @@ fn message(info: &str, line: usize) -> String {
     } else if lower.contains("did not find expected key") || lower.contains("<block end>") {
         "did not find expected key"
     } else {
-        info
+        // The context in front is not in go-yaml's messages.
+        let known = info.rsplit_once(", ").filter(|(context, _)| context.starts_with("while "));
+        known.map_or(info, |(_, problem)| problem)
     };
     if line > 1 { format!("yaml: line {line}: {known}") } else { format!("yaml: {known}") }
 }

@@ -106,16 +106,17 @@ impl Emitter {
                         (0, Place::Root) => {}
                         _ => self.line(own),
                     }
-                    if simple_key(key) {
-                        self.string(key, own, true);
-                        self.push_char(':');
-                    } else {
-                        self.push("?");
-                        self.push_char(' ');
+                    if !simple_key(key) {
+                        self.push("? ");
                         self.string(key, own + 2, false);
                         self.line(own);
                         self.push_char(':');
+                        // Behind an explicit key a collection begins on the line of the colon.
+                        self.node(item, Place::Item, own, depth + 1)?;
+                        continue;
                     }
+                    self.string(key, own, true);
+                    self.push_char(':');
                     self.node(item, Place::MapValue, own, depth + 1)?;
                 }
             }
@@ -159,7 +160,7 @@ impl Emitter {
 
     fn string(&mut self, text: &str, indent: usize, is_key: bool) {
         self.open = false;
-        let analysis = Analysis::of(text);
+        let analysis = Analysis::of(text, self.v3);
         let plain = resolve(text) == Scalar::Str && !is_base60(text);
         let plain = plain && !(self.v3 && is_v3_quoted(text));
         let mut style = if text.contains('\n') {
@@ -267,7 +268,6 @@ impl Emitter {
                 '"' => "\\\"",
                 '\\' => "\\\\",
                 '\u{85}' => "\\N",
-                '\u{a0}' => "\\_",
                 '\u{2028}' => "\\L",
                 '\u{2029}' => "\\P",
                 c if is_printable(c) => {
@@ -359,12 +359,12 @@ struct Analysis {
 }
 
 impl Analysis {
-    fn of(text: &str) -> Self {
+    fn of(text: &str, v3: bool) -> Self {
         if text.is_empty() {
             return Self { multiline: false, plain: true, single: true, block: false };
         }
         let mut indicators = text.starts_with("---") || text.starts_with("...");
-        let (mut line_breaks, mut special) = (false, false);
+        let (mut line_breaks, mut special, mut tabs) = (false, false, false);
         let (mut break_space, mut space_break) = (false, false);
         let (mut previous_space, mut previous_break) = (false, false);
         let mut preceded_by_white = true;
@@ -381,7 +381,8 @@ impl Analysis {
                 indicators |= c == ':' && followed;
                 indicators |= c == '#' && preceded_by_white;
             }
-            special |= !is_printable(c);
+            special |= !(is_printable(c) || (v3 && c == '\t'));
+            tabs |= c == '\t';
             line_breaks |= is_break(c);
             if c == ' ' {
                 break_space |= previous_break;
@@ -400,8 +401,8 @@ impl Analysis {
         let bad = space_break || special;
         Self {
             multiline: line_breaks,
-            plain: !(edge(first) || edge(last) || break_space || bad || line_breaks || indicators),
-            single: !(break_space || bad),
+            plain: !(edge(first) || edge(last) || break_space || bad || tabs || line_breaks || indicators),
+            single: !(break_space || bad || tabs),
             block: !(last == ' ' || bad),
         }
     }

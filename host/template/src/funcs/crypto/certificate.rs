@@ -35,27 +35,27 @@ pub(in crate::funcs) const FUNCTIONS: &[Entry] = &[
     }),
     ("genCA", "si", |call, args| {
         let key = new_key(call)?;
-        authority(call, args, key)
+        authority(call, args, &key)
     }),
     ("genCAWithKey", "sis", |call, args| {
         let key = read_key(s(args, 2))?;
-        authority(call, args, key)
+        authority(call, args, &key)
     }),
     ("genSelfSignedCert", "slli", |call, args| {
         let key = new_key(call)?;
-        self_signed(call, args, key)
+        self_signed(call, args, &key)
     }),
     ("genSelfSignedCertWithKey", "sllis", |call, args| {
         let key = read_key(s(args, 4))?;
-        self_signed(call, args, key)
+        self_signed(call, args, &key)
     }),
     ("genSignedCert", "sllia", |call, args| {
         let key = new_key(call)?;
-        signed(call, args, key)
+        signed(call, args, &key)
     }),
     ("genSignedCertWithKey", "sllias", |call, args| {
         let key = read_key(s(args, 5))?;
-        signed(call, args, key)
+        signed(call, args, &key)
     }),
     ("buildCustomCert", "ss", |_, args| {
         let decode = |text: &str, what: &str| {
@@ -115,10 +115,10 @@ struct Request<'a> {
     is_ca: bool,
 }
 
-fn authority(call: &mut Call<'_, '_>, args: &[Value], key: SigningKey) -> Answer {
+fn authority(call: &mut Call<'_, '_>, args: &[Value], key: &SigningKey) -> Answer {
     let request = Request { name: s(args, 0), ips: Vec::new(), dns: Vec::new(), days: int(args, 1), is_ca: true };
     let subject = der::name(request.name);
-    issue(call, &request, &key, &subject, &key)
+    issue(call, &request, key, &subject, key)
 }
 
 fn request<'a>(args: &'a [Value]) -> Result<Request<'a>, Fault> {
@@ -145,13 +145,13 @@ fn request<'a>(args: &'a [Value]) -> Result<Request<'a>, Fault> {
     Ok(Request { name: s(args, 0), ips, dns, days: int(args, 3), is_ca: false })
 }
 
-fn self_signed(call: &mut Call<'_, '_>, args: &[Value], key: SigningKey) -> Answer {
+fn self_signed(call: &mut Call<'_, '_>, args: &[Value], key: &SigningKey) -> Answer {
     let request = request(args)?;
     let subject = der::name(request.name);
-    issue(call, &request, &key, &subject, &key)
+    issue(call, &request, key, &subject, key)
 }
 
-fn signed(call: &mut Call<'_, '_>, args: &[Value], key: SigningKey) -> Answer {
+fn signed(call: &mut Call<'_, '_>, args: &[Value], key: &SigningKey) -> Answer {
     let request = request(args)?;
     let Value::Object(object) = any(args, 4) else { return Err(Fault::message("the signer is not a certificate")) };
     let Object::Certificate { cert, key: signer } = &**object else {
@@ -160,7 +160,7 @@ fn signed(call: &mut Call<'_, '_>, args: &[Value], key: SigningKey) -> Answer {
     let issuer = der::from_pem(cert, "CERTIFICATE").and_then(|bytes| der::subject(&bytes));
     let issuer = issuer.ok_or_else(|| Fault::message("error parsing the certificate of the signer"))?;
     let signer = read_key(signer)?;
-    issue(call, &request, &key, &issuer, &signer)
+    issue(call, &request, key, &issuer, &signer)
 }
 
 fn issue(

@@ -111,8 +111,11 @@ pub(super) fn from_pem(text: &str, label: &str) -> Option<Vec<u8>> {
     STANDARD.decode(body).ok()
 }
 
-/// Splits off the first element: its tag, its content, the whole of it, and the rest.
-fn first(bytes: &[u8]) -> Option<(u8, &[u8], &[u8], &[u8])> {
+/// Tag and content of an element, the whole of it, and what stands behind it.
+type Element<'b> = (u8, &'b [u8], &'b [u8], &'b [u8]);
+
+/// Splits off the first element.
+fn first(bytes: &[u8]) -> Option<Element<'_>> {
     let (tag, after) = bytes.split_first()?;
     let (first, mut rest) = after.split_first()?;
     let mut length = usize::from(*first);
