@@ -410,6 +410,9 @@ impl<'a> Run<'a> {
     }
 }
 
+/// Work on one object, boxed so that the compiler sees that it is `Send`.
+type Work<'a, T> = futures::future::BoxFuture<'a, Result<T, ReleaseError>>;
+
 /// Why waiting ended early.
 enum Interrupted {
     Cancelled,

@@ -7,7 +7,8 @@ use std::time::Duration;
 use barbless_devcluster::{Config, DevCluster};
 use barbless_domain::grant::Scope;
 use barbless_domain::identity::{ApplicationId, Gvk, ObjectRef};
-use barbless_domain::release::{InventoryItem, Plan, PlanInput, Readiness, Rendered, plan};
+use barbless_domain::operation::{Action, Operation, Propagation};
+use barbless_domain::release::{InventoryItem, Plan, PlanInput, Readiness, Removal, Rendered, plan};
 use serde_json::{Value, json};
 use tokio::sync::mpsc;
 use tokio_util::sync::CancellationToken;
@@ -143,6 +144,39 @@ async fn kinds_are_resolved_with_scope_and_subresources() {
         assert_eq!(error.reason(), "KindNotServed");
     }
     assert_eq!(devcluster.request_count(), before + 1, "a miss is remembered for a while");
+}
+
+/// The driver spawns its work. Nothing is polled here: the compiler is asked.
+#[tokio::test]
+async fn all_work_can_be_spawned() {
+    fn is_send<T: Send>(_: T) {}
+    let (_devcluster, cluster) = start(false).await;
+    let (options, _events) = options(Duration::from_secs(1));
+    let (id, target) = (app(), reference("v1", "ConfigMap", "demo", "c"));
+    let plan = plan_for(&cluster, Vec::new(), &[]).await;
+    let (removal, operation) = (Removal::default(), crate::ReleaseOperation::Install);
+    let delete = Operation {
+        target: target.clone(),
+        action: Action::Delete { propagation: Propagation::Background },
+        subresource: None,
+        ignore_missing_object: false,
+        on_failure: false,
+    };
+    is_send(cluster.apply_release(&plan, operation, &options));
+    is_send(cluster.uninstall(&id, &removal, &plan.hooks, &options));
+    is_send(cluster.perform(&id, "m", &delete));
+    is_send(cluster.missing(&id, std::slice::from_ref(&target)));
+    is_send(cluster.purge_orphans(&id, &[]));
+    is_send(cluster.release_history(&id));
+    is_send(cluster.latest_release(&id));
+    is_send(cluster.delete_releases(&id));
+    is_send(cluster.establish_crds());
+    is_send(cluster.served_versions());
+    is_send(cluster.list_everything());
+    is_send(cluster.ensure_finalizer(&id));
+    is_send(cluster.remove_finalizer(&id));
+    is_send(cluster.write_status(&id, crate::ApplicationStatus::default(), jiff::Timestamp::UNIX_EPOCH));
+    is_send(cluster.watch_applications(None));
 }
 
 #[tokio::test]

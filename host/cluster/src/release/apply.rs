@@ -7,13 +7,12 @@ use barbless_domain::hook::LabelSelector;
 use barbless_domain::identity::ObjectRef;
 use barbless_domain::operation::Propagation;
 use barbless_domain::release::{HelmHook, HookEvent, Plan, Readiness, ReleaseObject, is_kept};
-use futures::future::BoxFuture;
 use futures::{FutureExt as _, StreamExt};
 use serde_json::Value;
 
 use super::ownership::foreign_owner;
 use super::wait::{Verdict, Wanted};
-use super::{Applied, Change, Interrupted, Progress, ReleaseError, ReleaseOperation, ReleaseOptions, Run};
+use super::{Applied, Change, Interrupted, Progress, ReleaseError, ReleaseOperation, ReleaseOptions, Run, Work};
 use crate::Cluster;
 use crate::discovery::Resource;
 use crate::error::Error;
@@ -101,7 +100,7 @@ impl Run<'_> {
         live: &BTreeMap<ObjectRef, Value>,
     ) -> Result<Vec<(&'o ReleaseObject, Change, Value)>, ReleaseError> {
         // Collected before they are polled: the compiler cannot prove that a stream of borrowing closures is `Send`.
-        let work: Vec<BoxFuture<'_, Result<(&'o ReleaseObject, Change, Value), ReleaseError>>> = objects
+        let work: Vec<Work<'_, (&'o ReleaseObject, Change, Value)>> = objects
             .iter()
             .map(|object| {
                 async move {

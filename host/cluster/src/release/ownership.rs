@@ -5,11 +5,10 @@ use std::collections::{BTreeMap, BTreeSet};
 use barbless_domain::grant::INSTANCE_LABEL;
 use barbless_domain::identity::{ApplicationId, ObjectRef};
 use barbless_domain::release::{APPLICATION_ANNOTATION, Plan, defined_by};
-use futures::future::BoxFuture;
 use futures::{FutureExt as _, StreamExt, TryStreamExt};
 use serde_json::Value;
 
-use super::{Foreign, ReleaseError, Run};
+use super::{Foreign, ReleaseError, Run, Work};
 use crate::error::Error;
 use crate::limits::PARALLEL;
 use crate::request::{annotation, label};
@@ -53,7 +52,7 @@ impl Run<'_> {
         let hooks = plan.all_hooks();
         let targets = plan.objects().map(|it| &it.target).chain(hooks.iter().map(|hook| &hook.target));
         // Collected before they are polled: the compiler cannot prove that a stream of borrowing closures is `Send`.
-        let reads: Vec<BoxFuture<'_, Result<Option<(ObjectRef, Value)>, ReleaseError>>> = targets
+        let reads: Vec<Work<'_, Option<(ObjectRef, Value)>>> = targets
             .map(|target| {
                 let defined = &defined;
                 async move {
