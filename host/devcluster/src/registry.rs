@@ -3,8 +3,11 @@
 //! The HTTP layer and the controllers both go through [`Registry`], so a controller's write is checked, owned and
 //! versioned like a client's.
 
+mod admit;
 mod convert;
 mod delete;
+mod rules;
+mod scale;
 mod write;
 
 use std::{

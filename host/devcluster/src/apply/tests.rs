@@ -333,3 +333,126 @@ fn unknown_types_merge_as_maps_with_atomic_lists() {
     assert_eq!(merged, json!({"spec": {"a": {"b": 1, "c": 2}, "l": [2]}}));
     assert_eq!(typed::field_set(&json!({"spec": {"l": [1]}}), ty).to_fields(), json!({"f:spec": {".": {}, "f:l": {}}}));
 }
+
+/// A small generator of numbers that is the same on every run.
+struct Random(u64);
+
+impl Random {
+    fn below(&mut self, bound: u64) -> u64 {
+        self.0 = self.0.wrapping_mul(6_364_136_223_846_793_005).wrapping_add(1_442_695_040_888_963_407);
+        (self.0 >> 33) % bound
+    }
+
+    fn chance(&mut self) -> bool {
+        self.below(2) == 0
+    }
+
+    fn deployment(&mut self) -> Value {
+        let mut config = json!({"apiVersion": "apps/v1", "kind": "Deployment", "metadata": {"name": "x"}});
+        let text = |random: &mut Self| json!(random.below(2).to_string());
+        for label in ["a", "b"] {
+            if self.chance() {
+                config["metadata"]["labels"][label] = text(self);
+            }
+        }
+        let finalizers = ["f/1", "f/2", "f/3"].into_iter().filter(|_| self.chance()).collect::<Vec<_>>();
+        if !finalizers.is_empty() {
+            config["metadata"]["finalizers"] = json!(finalizers);
+        }
+        if self.chance() {
+            config["spec"]["replicas"] = json!(self.below(2));
+        }
+        if self.chance() {
+            config["spec"]["selector"]["matchLabels"]["s"] = text(self);
+        }
+        let mut containers = Vec::new();
+        for name in ["c", "d"] {
+            if !self.chance() {
+                continue;
+            }
+            let mut container = json!({"name": name});
+            if self.chance() {
+                container["image"] = text(self);
+            }
+            if self.chance() {
+                container["args"] = json!([text(self)]);
+            }
+            for port in 80..82 {
+                if self.chance() {
+                    let mut item = json!({"containerPort": port});
+                    if self.chance() {
+                        item["protocol"] = json!("TCP");
+                    }
+                    match container["ports"].as_array_mut() {
+                        Some(ports) => ports.push(item),
+                        None => container["ports"] = json!([item]),
+                    }
+                }
+            }
+            containers.push(container);
+        }
+        if !containers.is_empty() {
+            config["spec"]["template"]["spec"]["containers"] = json!(containers);
+        }
+        config
+    }
+}
+
+#[test]
+fn random_applies_keep_what_is_owned_and_nothing_else() {
+    for seed in 0..200 {
+        let mut random = Random(seed);
+        let mut live = Live::of(DEPLOYMENT);
+        let mut last = std::collections::BTreeMap::new();
+        for step in 0..12 {
+            let manager = ["one", "two", "three"][usize::try_from(random.below(3)).unwrap()];
+            let config = random.deployment();
+            let context = || format!("seed {seed} step {step} {manager} {config}");
+            let before = (live.object.clone(), live.managers.clone());
+            let tried = live.managers.clone().apply(&live.object, &config, live.ty(), Live::by(manager), false, &[]);
+            let force = random.chance();
+            match tried {
+                Ok(_) => live.apply(manager, &config),
+                Err(_) if force => live.force(manager, &config),
+                Err(_) => {
+                    assert_eq!((&live.object, &live.managers), (&before.0, &before.1), "a conflict changes nothing");
+                    continue;
+                }
+            }
+            last.insert(manager, config.clone());
+            // All that the manager asked for is so: laying it over the object again changes nothing.
+            assert_eq!(typed::merge(&live.object, &config, live.ty()), live.object, "{}", context());
+            // The same apply again is no conflict and no change.
+            let once = (live.object.clone(), live.managers.clone());
+            live.apply(manager, &config);
+            assert_eq!(live.object, once.0, "{}", context());
+            assert!(live.managers.same_sets(&once.1), "{}", context());
+            // Everything owned is there, and every leaf that is there is owned.
+            let fields = typed::field_set(&live.object, live.ty());
+            let mut owned = Set::default();
+            for entry in live.managers.to_value().as_array().unwrap() {
+                owned.extend(&Set::from_fields(&entry["fieldsV1"]).unwrap());
+            }
+            assert!(
+                owned.difference(&fields).is_empty(),
+                "dangling {:?}: {}",
+                owned.difference(&fields).paths(),
+                context()
+            );
+            let mut loose = fields.difference(&owned);
+            for path in [&["f:apiVersion"][..], &["f:kind"], &["f:metadata", "f:name"]] {
+                loose.cut(path);
+            }
+            assert!(loose.is_empty(), "unowned {:?}: {}", loose.paths(), context());
+        }
+        // When all let go, nothing is left.
+        for manager in last.keys() {
+            live.force(manager, &json!({"metadata": {"name": "x"}}));
+        }
+        let mut rest = typed::field_set(&live.object, live.ty());
+        rest.cut(&["f:apiVersion"]);
+        rest.cut(&["f:kind"]);
+        rest.cut(&["f:metadata"]);
+        assert!(rest.is_empty(), "seed {seed}: {:?}", rest.paths());
+    }
+}

@@ -178,7 +178,9 @@ fn pod_spec(object: &Value, path: &[&str], causes: &mut Vec<Cause>) {
     if list(spec, &["containers"]).is_empty() {
         causes.push(Cause::required(format!("{at_path}.containers"), ""));
     }
-    let volumes = list(spec, &["volumes"]).iter().map(|v| text(v, &["name"])).collect::<HashSet<_>>();
+    // A StatefulSet brings volumes of its own: one for each of its claim templates.
+    let claims = list(object, &["spec", "volumeClaimTemplates"]).iter().map(|v| text(v, &["metadata", "name"]));
+    let volumes = list(spec, &["volumes"]).iter().map(|v| text(v, &["name"])).chain(claims).collect::<HashSet<_>>();
     let mut names = HashSet::new();
     for field in ["initContainers", "containers"] {
         for (index, container) in list(spec, &[field]).iter().enumerate() {

@@ -6,7 +6,8 @@ use serde_json::{Value, json};
 
 use super::{
     Registry, convert,
-    write::{Outcome, is_finished},
+    rules::is_finished,
+    write::{ATTEMPTS_MAX, Outcome},
 };
 use crate::{
     catalog::Resource,
@@ -15,8 +16,6 @@ use crate::{
     store::{Expect, Stored, Ticket, Write},
 };
 
-/// As in `registry/write.rs`: losing this often means a crowd.
-const ATTEMPTS_MAX: usize = 256;
 const ORPHAN: &str = "orphan";
 const FOREGROUND: &str = "foregroundDeletion";
 

@@ -1,0 +1,209 @@
+//! What every written object passes: identity, namespace, types, defaults, validation.
+
+use std::sync::Arc;
+
+use serde_json::{Value, json};
+
+use super::{
+    NAMESPACES, Registry,
+    write::{Options, Validation},
+};
+use crate::{
+    builtin,
+    catalog::Resource,
+    crd::{self, structural},
+    json::{self, at, list, remove, set, text},
+    status::{ApiError, Cause},
+    store::Stored,
+};
+
+const CRD_FINALIZER: &str = "customresourcecleanup.apiextensions.k8s.io";
+
+impl Registry {
+    /// A claim without a class gets the default one, if there is one.
+    pub(super) fn choose_storage_class(&self, claim: &mut Value) {
+        const DEFAULT: &str = "storageclass.kubernetes.io/is-default-class";
+        let classes = self.store.list("storage.k8s.io/storageclasses", None).0;
+        let is_default = |class: &&Arc<Stored>| text(&class.value, &["metadata", "annotations", DEFAULT]) == "true";
+        if let Some(class) = classes.iter().find(is_default) {
+            set(claim, &["spec", "storageClassName"], json!(text(&class.value, &["metadata", "name"])));
+        }
+    }
+
+    pub(super) fn admit_creation(&self, resource: &Resource, namespace: &str, name: &str) -> Result<(), ApiError> {
+        if !resource.namespaced {
+            return Ok(());
+        }
+        let Some(found) = self.store.get(NAMESPACES, "", namespace) else {
+            let about = crate::status::About { group: "", plural: "namespaces", kind: "Namespace" };
+            return Err(ApiError::not_found(about, namespace));
+        };
+        if at(&found.value, &["metadata", "deletionTimestamp"]).is_some() {
+            let why = format!("unable to create new content in namespace {namespace} because it is being terminated");
+            let cause = Cause {
+                reason: "NamespaceTerminating",
+                message: format!("namespace {namespace} is being terminated"),
+                field: "metadata.namespace".to_owned(),
+            };
+            return Err(ApiError::forbidden(resource.about(), name, &why).with_cause(cause));
+        }
+        Ok(())
+    }
+
+    /// Checks that the object is what the address says, and fills in what the address knows.
+    pub(super) fn identify(
+        &self,
+        resource: &Resource,
+        namespace: &str,
+        name: Option<&str>,
+        object: &mut Value,
+    ) -> Result<(), ApiError> {
+        if !object.is_object() {
+            return Err(ApiError::bad_request("the body is not an object"));
+        }
+        let (api_version, kind) = (resource.api_version(), &resource.kind);
+        json::default(object, &["apiVersion"], json!(api_version));
+        json::default(object, &["kind"], json!(kind));
+        if text(object, &["kind"]) != kind || text(object, &["apiVersion"]) != api_version {
+            return Err(ApiError::bad_request(format!(
+                "the API version in the data ({}, Kind={}) does not match the expected API version ({api_version}, \
+                 Kind={kind})",
+                text(object, &["apiVersion"]),
+                text(object, &["kind"]),
+            )));
+        }
+        if !at(object, &["metadata"]).is_none_or(|m| m.is_object() || m.is_null()) {
+            return Err(ApiError::bad_request("metadata is not an object"));
+        }
+        json::default(object, &["metadata"], json!({}));
+        for field in ["name", "namespace", "generateName", "uid", "resourceVersion"] {
+            if at(object, &["metadata", field]).is_some_and(|value| !value.is_string() && !value.is_null()) {
+                return Err(ApiError::bad_request(format!(
+                    "json: cannot unmarshal into Go struct field ObjectMeta.metadata.{field} of type string"
+                )));
+            }
+        }
+        if resource.namespaced {
+            json::default(object, &["metadata", "namespace"], json!(namespace));
+            let given = text(object, &["metadata", "namespace"]);
+            if given != namespace {
+                return Err(ApiError::bad_request(format!(
+                    "the namespace of the provided object does not match the namespace sent on the request ({given} != \
+                     {namespace})"
+                )));
+            }
+        } else {
+            remove(object, &["metadata", "namespace"]);
+        }
+        if let Some(name) = name {
+            json::default(object, &["metadata", "name"], json!(name));
+            let given = text(object, &["metadata", "name"]);
+            if given != name {
+                return Err(ApiError::bad_request(format!(
+                    "the name of the object ({given}) does not match the name on the URL ({name})"
+                )));
+            }
+        }
+        Ok(())
+    }
+
+    /// Types, unknown fields, pruning and defaults. Returns warnings.
+    pub(super) fn decode(
+        &self,
+        resource: &Resource,
+        object: &mut Value,
+        options: Options<'_>,
+    ) -> Result<Vec<String>, ApiError> {
+        let mut unknown = Vec::new();
+        match &resource.custom {
+            None => {
+                unknown = builtin::normalise(object, resource.root(), &resource.kind)?;
+                builtin::default(&resource.group, &resource.kind, object);
+            }
+            Some(custom) => {
+                if let (Some(metadata), Some(ty)) = (object.get_mut("metadata"), resource.root().field("metadata")) {
+                    unknown = builtin::normalise(metadata, ty, "ObjectMeta")?;
+                }
+                if let Some(schema) = &custom.schema {
+                    structural::prune(object, schema, true, "", &mut unknown);
+                    structural::default(object, schema);
+                }
+            }
+        }
+        let mut problems = unknown.iter().map(|path| format!("unknown field {path:?}")).collect::<Vec<_>>();
+        problems.extend(options.duplicates.iter().map(|path| format!("duplicate field {path:?}")));
+        let deprecation = resource.custom.as_ref().and_then(|custom| custom.deprecation.clone());
+        match options.validation {
+            Validation::Strict if !problems.is_empty() => {
+                let (kind, version) = (&resource.kind, &resource.version);
+                Err(ApiError::bad_request(format!(
+                    "{kind} in version {version:?} cannot be handled as a {kind}: strict decoding error: {}",
+                    problems.join(", ")
+                )))
+            }
+            Validation::Warn => Ok(problems.into_iter().chain(deprecation).collect()),
+            _ => Ok(deprecation.into_iter().collect()),
+        }
+    }
+
+    pub(super) fn validate(&self, resource: &Resource, name: &str, object: &Value) -> Result<(), ApiError> {
+        let mut causes = builtin::metadata(resource, object);
+        match &resource.custom {
+            None => {
+                causes.extend(builtin::check_required(object, resource.root()));
+                causes.extend(builtin::validate(&resource.group, &resource.kind, object));
+            }
+            Some(custom) => {
+                if let Some(schema) = &custom.schema {
+                    // Metadata is checked by its own rules, whatever the schema says of it.
+                    let mut bare = object.clone();
+                    if let Some(map) = bare.as_object_mut() {
+                        let declared = schema.get("properties").and_then(|p| p.get("metadata")).is_some();
+                        let required = list(schema, &["required"]).iter().any(|r| r == "metadata");
+                        if !declared && !required {
+                            map.remove("metadata");
+                        }
+                    }
+                    structural::validate(&bare, schema, "", &mut causes);
+                }
+            }
+        }
+        if causes.is_empty() { Ok(()) } else { Err(ApiError::invalid(resource.about(), name, causes)) }
+    }
+
+    pub(super) fn prepare_definition(&self, definition: &mut Value) {
+        let path = |key: &'static str| ["spec", "names", key];
+        let conflict = self.catalog.name_taken(
+            text(definition, &["spec", "group"]),
+            text(definition, &path("plural")),
+            text(definition, &path("kind")),
+        );
+        crd::establish(definition, conflict);
+        let finalizers = list(definition, &["metadata", "finalizers"]);
+        let terminating = at(definition, &["metadata", "deletionTimestamp"]).is_some();
+        if !terminating && !finalizers.iter().any(|f| f == CRD_FINALIZER) {
+            let mut finalizers = finalizers.to_vec();
+            finalizers.push(json!(CRD_FINALIZER));
+            set(definition, &["metadata", "finalizers"], Value::Array(finalizers));
+        }
+    }
+}
+
+/// The quality-of-service class of a Pod.
+pub(super) fn quality_class(pod: &Value) -> &'static str {
+    let containers = list(pod, &["spec", "containers"]).iter().chain(list(pod, &["spec", "initContainers"]));
+    let (mut any, mut guaranteed) = (false, true);
+    for container in containers {
+        for resource in ["cpu", "memory"] {
+            let limit = at(container, &["resources", "limits", resource]);
+            let request = at(container, &["resources", "requests", resource]);
+            any |= limit.is_some() || request.is_some();
+            guaranteed &= limit.is_some() && (request.is_none() || request == limit);
+        }
+    }
+    match (any, guaranteed) {
+        (true, true) => "Guaranteed",
+        (true, false) => "Burstable",
+        (false, _) => "BestEffort",
+    }
+}

@@ -1,0 +1,122 @@
+//! Rules of updates, as pure functions: what an endpoint may change, when the generation counts, when deletion is done.
+
+use serde_json::{Value, json};
+
+use crate::{
+    catalog::Resource,
+    json::{at, copy, int, list, remove, same, set},
+    status::Cause,
+};
+
+/// Kinds that a PUT may create.
+pub(super) fn creates_on_update(resource: &Resource) -> bool {
+    matches!(
+        (resource.group.as_str(), resource.kind.as_str()),
+        ("coordination.k8s.io", "Lease")
+            | ("", "Endpoints" | "Event" | "LimitRange")
+            | ("events.k8s.io", "Event")
+            | ("discovery.k8s.io", "EndpointSlice")
+            | ("rbac.authorization.k8s.io", _)
+            | ("scheduling.k8s.io" | "node.k8s.io", _)
+    ) && resource.custom.is_none()
+}
+
+pub(super) fn has_generation(resource: &Resource) -> bool {
+    resource.custom.is_some()
+        || matches!(resource.group.as_str(), "apps" | "batch" | "policy" | "networking.k8s.io" | "autoscaling")
+        || matches!(
+            resource.group.as_str(),
+            "admissionregistration.k8s.io" | "apiextensions.k8s.io" | "discovery.k8s.io"
+        )
+        || resource.is("", "Pod")
+        || resource.is("", "ReplicationController")
+}
+
+/// Top-level fields that an endpoint does not write.
+pub(super) fn reset_fields(resource: &Resource, subresource: &str) -> &'static [&'static str] {
+    match subresource {
+        "status" => &["f:spec", "f:metadata"],
+        "" if resource.has_status() => &["f:status"],
+        _ => &[],
+    }
+}
+
+pub(super) fn keep_what_the_server_owns(old: &Value, new: &mut Value) {
+    for field in
+        ["uid", "creationTimestamp", "generation", "generateName", "deletionTimestamp", "deletionGracePeriodSeconds"]
+    {
+        copy(old, new, &["metadata", field]);
+    }
+    remove(new, &["metadata", "selfLink"]);
+}
+
+/// Undoes what this endpoint may not change.
+pub(super) fn restrict_to_endpoint(resource: &Resource, subresource: &str, old: &Value, new: &mut Value) {
+    match subresource {
+        "status" => {
+            let status = new.get("status").cloned();
+            let version = at(new, &["metadata", "resourceVersion"]).cloned();
+            *new = old.clone();
+            match status {
+                Some(status) => set(new, &["status"], status),
+                None => {
+                    remove(new, &["status"]);
+                }
+            }
+            if let Some(version) = version {
+                set(new, &["metadata", "resourceVersion"], version);
+            }
+        }
+        "finalize" => {
+            let finalizers = at(new, &["spec", "finalizers"]).cloned().unwrap_or_else(|| json!([]));
+            *new = old.clone();
+            set(new, &["spec", "finalizers"], finalizers);
+        }
+        "" if resource.has_status() => copy(old, new, &["status"]),
+        _ => {}
+    }
+    if subresource.is_empty() && resource.is("", "Namespace") {
+        copy(old, new, &["spec"]);
+    }
+}
+
+pub(super) fn new_finalizers(old: &Value, new: &Value) -> Vec<Cause> {
+    if at(old, &["metadata", "deletionTimestamp"]).is_none() {
+        return Vec::new();
+    }
+    let before = list(old, &["metadata", "finalizers"]);
+    let added = list(new, &["metadata", "finalizers"]).iter().filter(|f| !before.contains(f)).collect::<Vec<_>>();
+    if added.is_empty() {
+        return Vec::new();
+    }
+    let names = added.iter().map(|f| f.to_string()).collect::<Vec<_>>().join(", ");
+    let why = format!("no new finalizers can be added if the object is being deleted, found new finalizers [{names}]");
+    vec![Cause::forbidden("metadata.finalizers", &why)]
+}
+
+pub(super) fn bump_generation(resource: &Resource, old: &Value, new: &mut Value) {
+    if !has_generation(resource) {
+        return;
+    }
+    let essence = |object: &Value| {
+        let mut object = object.clone();
+        remove(&mut object, &["metadata"]);
+        if resource.has_status() || resource.custom.is_none() {
+            remove(&mut object, &["status"]);
+        }
+        object
+    };
+    if !same(&essence(old), &essence(new)) {
+        let generation = int(old, &["metadata", "generation"]).unwrap_or_default() + 1;
+        set(new, &["metadata", "generation"], json!(generation));
+    }
+}
+
+/// Whether deletion has nothing left to wait for.
+pub(super) fn is_finished(resource: &Resource, object: &Value) -> bool {
+    let content = resource.is("", "Namespace") && !list(object, &["spec", "finalizers"]).is_empty();
+    at(object, &["metadata", "deletionTimestamp"]).is_some()
+        && list(object, &["metadata", "finalizers"]).is_empty()
+        && int(object, &["metadata", "deletionGracePeriodSeconds"]).unwrap_or_default() == 0
+        && !content
+}

@@ -1,0 +1,93 @@
+//! The scale subresource.
+
+use serde_json::{Value, json};
+
+use super::{
+    Registry,
+    write::{ATTEMPTS_MAX, Edit, Options, Outcome},
+};
+use crate::{
+    catalog::Resource,
+    json::{at, copy, int, set},
+    status::{ApiError, Cause},
+};
+
+impl Registry {
+    /// The scale of an object.
+    pub(crate) fn scale(&self, resource: &Resource, object: &Value) -> Value {
+        let number = |path: &[&str]| int(object, path).unwrap_or_default();
+        let (spec, status, selector) = match resource.custom.as_ref().and_then(|custom| custom.scale.as_ref()) {
+            Some(paths) => {
+                let at_path =
+                    |path: &[String]| at(object, &path.iter().map(String::as_str).collect::<Vec<_>>()).cloned();
+                let selector = paths.selector.as_deref().and_then(at_path);
+                (
+                    at_path(&paths.spec_replicas).and_then(|v| v.as_i64()).unwrap_or_default(),
+                    at_path(&paths.status_replicas).and_then(|v| v.as_i64()).unwrap_or_default(),
+                    selector.and_then(|s| s.as_str().map(str::to_owned)).unwrap_or_default(),
+                )
+            }
+            None => {
+                let selector = at(object, &["spec", "selector"]);
+                let text = selector.map(|selector| {
+                    if resource.kind == "ReplicationController" {
+                        crate::selector::label_selector_text(&json!({"matchLabels": selector}))
+                    } else {
+                        crate::selector::label_selector_text(selector)
+                    }
+                });
+                (number(&["spec", "replicas"]), number(&["status", "replicas"]), text.unwrap_or_default())
+            }
+        };
+        let mut scale = json!({
+            "kind": "Scale", "apiVersion": "autoscaling/v1",
+            "metadata": {},
+            "spec": {"replicas": spec},
+            "status": {"replicas": status},
+        });
+        for field in ["name", "namespace", "uid", "resourceVersion", "creationTimestamp"] {
+            copy(object, &mut scale, &["metadata", field]);
+        }
+        if !selector.is_empty() {
+            set(&mut scale, &["status", "selector"], json!(selector));
+        }
+        scale
+    }
+
+    /// Changes the number of replicas through the scale of an object.
+    pub(crate) fn update_scale(
+        &self,
+        resource: &Resource,
+        namespace: &str,
+        name: &str,
+        edit: &dyn Fn(&mut Value) -> Result<(), ApiError>,
+        options: Options<'_>,
+    ) -> Result<Outcome, ApiError> {
+        for _ in 0..ATTEMPTS_MAX {
+            let live = self.get(resource, namespace, name)?;
+            let mut scale = self.scale(resource, &live.value);
+            edit(&mut scale)?;
+            self.check_preconditions(resource, name, &live, &scale)?;
+            let replicas = int(&scale, &["spec", "replicas"]).unwrap_or_default();
+            if replicas < 0 {
+                let why = "must be greater than or equal to 0";
+                let cause = Cause::invalid("spec.replicas", &json!(replicas), why);
+                return Err(ApiError::invalid(resource.about(), name, vec![cause]));
+            }
+            let path = match resource.custom.as_ref().and_then(|custom| custom.scale.clone()) {
+                Some(paths) => paths.spec_replicas,
+                None => vec!["spec".to_owned(), "replicas".to_owned()],
+            };
+            let change = |object: &mut Value| {
+                let path = path.iter().map(String::as_str).collect::<Vec<_>>();
+                set(object, &path, json!(replicas));
+                true
+            };
+            let Some(stored) = self.store.get(&resource.table, namespace, name) else { continue };
+            if let Some(outcome) = self.try_update(resource, &stored, "scale", &Edit::With(&change), options)? {
+                return Ok(outcome);
+            }
+        }
+        Err(ApiError::modified(resource.about(), name))
+    }
+}
