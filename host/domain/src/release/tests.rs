@@ -320,7 +320,8 @@ fn the_digest_is_that_of_a_set() {
 #[test]
 fn an_upgrade_is_needed_for_a_reason() {
     let missing = [item("v1", "ConfigMap", "gone", false).target];
-    let cases: Vec<(Option<(ReleaseStatus, &str)>, &[ObjectRef], Option<UpgradeReason>)> = vec![
+    type Case<'a> = (Option<(ReleaseStatus, &'a str)>, &'a [ObjectRef], Option<UpgradeReason>);
+    let cases: Vec<Case<'_>> = vec![
         (None, &[], Some(UpgradeReason::NoRelease)),
         (Some((ReleaseStatus::Failed, "d")), &[], Some(UpgradeReason::NotDeployed(ReleaseStatus::Failed))),
         (
