@@ -9,7 +9,7 @@ use std::time::{Duration, Instant};
 use barbless_cluster::{ApplicationEvent, Cluster};
 use barbless_devcluster::DevCluster;
 use barbless_domain::grant::{Grant, Interface, Permission};
-use barbless_domain::identity::ApplicationId;
+use barbless_domain::identity::{ApplicationId, ObjectRef};
 use barbless_domain::operation::OperationResult;
 use barbless_domain::package::{MANIFEST, Manifest};
 use barbless_domain::pipeline::App;
@@ -18,6 +18,7 @@ use futures::StreamExt as _;
 use serde::{Deserialize, Serialize};
 use serde_json::{Map, Value, json};
 use tokio::sync::{broadcast, mpsc, watch};
+use tokio_util::task::AbortOnDropHandle;
 
 use crate::app;
 use crate::build;
@@ -85,7 +86,8 @@ struct Session {
     handle: Handle,
     notices: mpsc::Receiver<Notice>,
     timeout: Duration,
-    /// Keeps the senders of platform facts and of the API alive.
+    _observer: AbortOnDropHandle<()>,
+    /// Without a sender the facts of the platform would count as gone.
     _platform: watch::Sender<Platform>,
 }
 
@@ -113,7 +115,9 @@ pub async fn run(args: &Dev) -> Result<Exit, Report> {
 
     let cluster = Cluster::new(app::client_of(&devcluster));
     prepare_cluster(&cluster, &id, &script).await?;
-    let before = everything(&cluster).await?;
+    let mut before = everything(&cluster).await?;
+    // What the user makes later is the user's, too.
+    before.extend(script.change.objects.iter().filter_map(|object| user_object(object, &id)));
     let mut session = start(args, cluster, id, manifest, &script).await?;
 
     let exit = if args.once {
@@ -132,6 +136,8 @@ pub async fn run(args: &Dev) -> Result<Exit, Report> {
         ui.finish();
         result
     };
+    session.handle.stop();
+    drop(session);
     server.shutdown().await;
     devcluster.stop().await;
     exit
@@ -228,6 +234,15 @@ async fn make_objects(cluster: &Cluster, id: &ApplicationId, objects: &[Value]) 
     Ok(())
 }
 
+/// An object of the script, in the words of [`everything`].
+fn user_object(object: &Value, id: &ApplicationId) -> Option<String> {
+    let mut target = ObjectRef::of(object).ok()?;
+    if target.namespace.is_empty() {
+        id.namespace().clone_into(&mut target.namespace);
+    }
+    Some(target.to_string())
+}
+
 /// The grant file: `permissions` and optionally `interfaces`.
 #[derive(Debug, Deserialize)]
 #[serde(deny_unknown_fields)]
@@ -278,7 +293,7 @@ async fn start(
     let services = Arc::new(Services { cluster: cluster.clone(), sandbox, runs, notices, owner, platform: facts });
     let instance = Instance::new(id.clone(), Arc::new(Folder::new(&args.package)), grants);
     let handle = driver::start(Arc::clone(&services), instance);
-    tokio::spawn(observe(cluster.clone(), id.clone(), handle.clone()));
+    let observer = tokio::spawn(observe(cluster.clone(), id.clone(), handle.clone()));
     cluster
         .create_application(&id, &manifest.name, &manifest.version.to_string(), &Value::Object(script.settings.clone()))
         .await
@@ -291,6 +306,7 @@ async fn start(
         handle,
         notices: shown,
         timeout: args.timeout,
+        _observer: AbortOnDropHandle::new(observer),
         _platform: platform,
     })
 }

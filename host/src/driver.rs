@@ -42,9 +42,15 @@ pub struct Handle {
     events: mpsc::Sender<Event>,
     state: watch::Receiver<Arc<App>>,
     objects: Arc<AtomicUsize>,
+    stop: CancellationToken,
 }
 
 impl Handle {
+    /// Ends the loop, its watches and its schedules; the application stays as it is, for another process to go on with.
+    pub fn stop(&self) {
+        self.stop.cancel();
+    }
+
     /// Tells the application of something that happened. Waits while too much is waiting already; does nothing once the
     /// application is gone.
     pub async fn send(&self, event: Event) {
@@ -87,9 +93,10 @@ pub fn start(services: Arc<Services>, instance: Instance) -> Handle {
     let objects = Arc::new(AtomicUsize::new(0));
     let context = Arc::new(Context { services, instance, events: events.clone(), objects: Arc::clone(&objects) });
     tokio::spawn(report::write_statuses(Arc::clone(&context), statuses));
-    let driver = Driver { context, app, inbox, state, status, flying: BTreeMap::new() };
+    let stop = CancellationToken::new();
+    let driver = Driver { context, app, inbox, state, status, flying: BTreeMap::new(), stop: stop.clone() };
     tokio::spawn(driver.run());
-    Handle { events, state: shown, objects }
+    Handle { events, state: shown, objects, stop }
 }
 
 /// What performers of effects work with.
@@ -113,6 +120,7 @@ struct Driver {
     state: watch::Sender<Arc<App>>,
     status: watch::Sender<Option<Status>>,
     flying: BTreeMap<Ticket, CancellationToken>,
+    stop: CancellationToken,
 }
 
 impl Driver {
@@ -124,8 +132,9 @@ impl Driver {
             let event = tokio::select! {
                 event = self.inbox.recv() => match event {
                     Some(event) => event,
-                    None => return,
+                    None => break,
                 },
+                () = self.stop.cancelled() => break,
                 () = tokio::time::sleep(pause) => Event::Tick,
             };
             if let Event::Answered(ticket, _) = &event {
@@ -137,6 +146,9 @@ impl Driver {
                 self.perform(effect);
             }
             self.state.send_replace(Arc::new(self.app.clone()));
+        }
+        for token in self.flying.values() {
+            token.cancel();
         }
         self.context.instance.stop();
     }

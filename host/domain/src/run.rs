@@ -228,9 +228,14 @@ impl fmt::Display for RunEnd {
 pub struct ValuesChange {
     /// JSON pointer.
     pub pointer: String,
-    /// The new value; absent for a removal.
-    #[serde(default, skip_serializing_if = "Option::is_none")]
+    /// The new value, which may be `null`; absent for a removal.
+    #[serde(default, skip_serializing_if = "Option::is_none", deserialize_with = "present")]
     pub value: Option<Value>,
+}
+
+/// A field that is there has a value, even if that is `null`.
+fn present<'de, D: serde::Deserializer<'de>>(deserializer: D) -> Result<Option<Value>, D::Error> {
+    Value::deserialize(deserializer).map(Some)
 }
 
 /// How much a log line matters.
@@ -336,4 +341,20 @@ pub struct RunRecord {
     pub values: Vec<ValuesChange>,
     /// What it cost.
     pub usage: Usage,
+}
+
+#[cfg(test)]
+mod tests {
+    use serde_json::json;
+
+    use super::*;
+
+    #[test]
+    fn setting_null_is_not_a_removal() {
+        for value in [Some(Value::Null), Some(json!(1)), None] {
+            let change = ValuesChange { pointer: "/a".into(), value };
+            let text = serde_json::to_string(&change).unwrap();
+            assert_eq!(serde_json::from_str::<ValuesChange>(&text).unwrap(), change, "{text}");
+        }
+    }
 }

@@ -41,8 +41,19 @@ pub(super) fn names(text: &str) -> Option<Names> {
     Some(Names { package: package.to_owned(), library })
 }
 
+/// The folders that dependencies name with `path = "…"` on one line.
+pub(super) fn paths<'a>(text: &'a str) -> Vec<&'a str> {
+    let path_in = |line: &'a str| line.split_once("path").and_then(|(_, rest)| quoted(rest));
+    text.lines().map(str::trim).filter(|line| !line.starts_with('#')).filter_map(path_in).collect()
+}
+
 fn name_in(line: &str) -> Option<&str> {
-    let value = line.strip_prefix("name")?.trim_start().strip_prefix('=')?.trim_start();
+    quoted(line.strip_prefix("name")?)
+}
+
+/// The text of `= "…"`.
+fn quoted(rest: &str) -> Option<&str> {
+    let value = rest.trim_start().strip_prefix('=')?.trim_start();
     let quote = value.chars().next().filter(|c| matches!(c, '"' | '\''))?;
     value.get(1..)?.split(quote).next()
 }

@@ -1,7 +1,8 @@
 //! Whether a component is newer than all that it was made of.
 //!
-//! The compiler notes the sources of a crate, path dependencies included, in a dependency file. If that file is gone (a
-//! fresh check-out with components that were built elsewhere) the files of the crate have to do.
+//! The compiler notes the sources of a crate, path dependencies included, in a dependency file. If that file is gone
+//! (another target folder, components that were built elsewhere) the files of the crate and of the folders that its
+//! manifest names have to do.
 
 use std::fs;
 use std::path::{Path, PathBuf};
@@ -17,7 +18,7 @@ pub(super) fn is_up_to_date(component: &Path, dir: &Path, target_dir: &Path, nam
     let note = target_dir.join("wasm32-unknown-unknown/release").join(format!("{}.d", names.library));
     let mut sources = match fs::read_to_string(&note).ok().and_then(|text| dependencies(&text)) {
         Some(noted) => noted,
-        None => below(&dir.join("src"), 0),
+        None => guessed(dir),
     };
     sources.extend(
         ["Cargo.toml", "Cargo.lock", "build.rs"].map(|file| dir.join(file)).into_iter().filter(|it| it.exists()),
@@ -52,6 +53,16 @@ fn push(paths: &mut [String], character: char) {
     }
 }
 
+/// The files of a crate and of its path dependencies, without a compiler to ask.
+fn guessed(dir: &Path) -> Vec<PathBuf> {
+    let manifest = fs::read_to_string(dir.join("Cargo.toml")).unwrap_or_default();
+    let mut files = below(&dir.join("src"), 0);
+    for dependency in super::manifest::paths(&manifest) {
+        files.extend(below(&dir.join(dependency), 0));
+    }
+    files
+}
+
 fn below(dir: &Path, depth: usize) -> Vec<PathBuf> {
     let Ok(entries) = fs::read_dir(dir) else { return Vec::new() };
     if depth > DEPTH_MAX {
@@ -60,7 +71,9 @@ fn below(dir: &Path, depth: usize) -> Vec<PathBuf> {
     let mut files = Vec::new();
     for path in entries.flatten().map(|entry| entry.path()) {
         if path.is_dir() {
-            files.extend(below(&path, depth + 1));
+            if !path.ends_with("target") {
+                files.extend(below(&path, depth + 1));
+            }
         } else {
             files.push(path);
         }

@@ -20,6 +20,13 @@ fn the_names_of_a_manifest_are_found_whatever_else_stands_in_it() {
 }
 
 #[test]
+fn the_folders_of_path_dependencies_are_found() {
+    let text = "[dependencies]\na = { path = \"../a\", version = \"1\" }\n# b = { path = \"../b\" }\n\
+                c = \"1\"\n[dependencies.d]\npath = '../d'\n";
+    assert_eq!(manifest::paths(text), ["../a", "../d"]);
+}
+
+#[test]
 fn a_dependency_file_gives_the_sources_of_the_module() {
     let note = "/t/libx.rlib: /a.rs\n/t/x.wasm: /w/my\\ app/lib.rs /w/b.rs\n";
     assert_eq!(sources::dependencies(note), Some(vec![PathBuf::from("/w/my app/lib.rs"), PathBuf::from("/w/b.rs")]));
@@ -47,6 +54,16 @@ fn a_component_is_up_to_date_until_a_source_is_as_new() {
     assert!(check());
     write("src/deep/lib.rs", 10);
     assert!(!check(), "a source is newer");
+    write("x.wasm", 5);
+    assert!(check());
+    fs::write(dir.join("Cargo.toml"), "[dependencies]\ny = { path = \"sdk\" }\n").expect("a file");
+    write("x.wasm", 0);
+    write("sdk/src/lib.rs", 10);
+    assert!(check());
+    fs::write(dir.join("sdk/src/lib.rs"), "changed").expect("a file");
+    assert!(!check(), "a path dependency is newer");
+    write("sdk/src/lib.rs", 20);
+    write("Cargo.toml", 20);
     write("x.wasm", 5);
     assert!(check());
     write("Cargo.lock", 1);

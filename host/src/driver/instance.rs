@@ -17,7 +17,7 @@ use barbless_domain::requirement::Platform;
 use barbless_domain::run;
 use barbless_domain::run::SnapshotState;
 use barbless_domain::snapshot::SnapshotStore;
-use barbless_domain::values::Values;
+use barbless_domain::values::{Computed, Values};
 use barbless_sandbox::{Prepared, Sandbox};
 use futures::future::BoxFuture;
 use serde_json::Value;
@@ -105,13 +105,15 @@ pub(super) struct Data {
     pub(super) candidate: Option<Arc<LoadedPackage>>,
     pub(super) current: Option<Arc<LoadedPackage>>,
     pub(super) values: Option<Values>,
+    /// The documents of the last apply that ended well.
+    pub(super) applied: Option<Computed>,
     pub(super) snapshots: BTreeMap<String, BTreeMap<String, SnapshotStore>>,
     pub(super) planned: Option<Arc<Plan>>,
 }
 
 /// A package whose components are compiled, linked and described.
 pub(super) struct LoadedPackage {
-    pub(super) package: Package,
+    pub(super) package: Arc<Package>,
     pub(super) grant: Grant,
     /// By name.
     pub(super) hooks: Vec<Hook>,

@@ -8,7 +8,7 @@ use barbless_domain::event::{Failure, Loaded};
 use barbless_domain::grant::{self, Request, Scope};
 use barbless_domain::identity::Gvk;
 use barbless_domain::package::{Package, Problem};
-use barbless_domain::values::{Patches, Values};
+use barbless_domain::values::{Computed, Patches, Values};
 use barbless_sandbox::{Verdict, World};
 use serde_json::Value;
 
@@ -97,7 +97,7 @@ async fn link(context: &Context, package: Package) -> Result<LoadedPackage, Fail
             })?;
         }
     }
-    Ok(LoadedPackage { package, grant, hooks, components, checkers })
+    Ok(LoadedPackage { package: Arc::new(package), grant, hooks, components, checkers })
 }
 
 /// The candidate takes the place of the package in force. What hooks of the old one set is forgotten.
@@ -107,15 +107,21 @@ pub(super) fn adopt(context: &Context) -> Result<(), Failure> {
         return Err(Failure::new("InternalError", "no package was loaded"));
     };
     // Hooks of a deletion run before any settings are checked: they see the defaults until then.
-    data.values = values_of(&candidate, Value::Null, Patches::default()).ok();
+    data.values = values_of(&candidate, Value::Null, Patches::default(), None).ok();
+    data.applied = None;
     data.current = Some(candidate);
     data.planned = None;
     Ok(())
 }
 
-fn values_of(package: &LoadedPackage, settings: Value, patches: Patches) -> Result<Values, Vec<Problem>> {
+fn values_of(
+    package: &LoadedPackage,
+    settings: Value,
+    patches: Patches,
+    applied: Option<&Computed>,
+) -> Result<Values, Vec<Problem>> {
     let bytes = barbless_domain::limits::GuestLimits::default().values_bytes;
-    Values::new(Arc::new(package.package.clone()), settings, patches, None, bytes)
+    Values::new(Arc::clone(&package.package), settings, patches, applied, bytes)
 }
 
 /// One line for each requirement of the package in force that is not met.
@@ -128,9 +134,11 @@ pub(super) fn unmet_requirements(context: &Context) -> Vec<String> {
 /// Checks the settings and computes the values.
 pub(super) async fn configure(context: &Arc<Context>, settings: Value) -> Result<(), Failure> {
     let package = context.instance.current()?;
-    let compute = || match &context.instance.data().values {
-        Some(values) => values.with_settings(settings.clone()),
-        None => values_of(&package, settings.clone(), Patches::default()),
+    // What hooks have set stays; rules that compare, compare with what was applied last.
+    let compute = || {
+        let data = context.instance.data();
+        let patches = data.values.as_ref().map(|values| values.patches().clone()).unwrap_or_default();
+        values_of(&package, settings.clone(), patches, data.applied.as_ref())
     };
     let values = compute().map_err(|problems| failure_of(&problems))?;
     let instance = Arc::new(context.instance.identity(&package.package));

@@ -5,7 +5,7 @@ use std::sync::Arc;
 use std::time::{Duration, Instant};
 
 use barbless_cluster::{
-    HEARTBEAT, NewRevision, Progress, Record, RecordError, ReleaseError, ReleaseOperation, ReleaseOptions,
+    Change, HEARTBEAT, NewRevision, Progress, Record, RecordError, ReleaseError, ReleaseOperation, ReleaseOptions,
 };
 use barbless_domain::event::{Answer, Failure, Released, Rendered};
 use barbless_domain::grant::Scope;
@@ -266,6 +266,7 @@ async fn apply_planned(context: &Arc<Context>, token: &CancellationToken) -> Res
     let deployed = |record: &Record| matches!(record.status, ReleaseStatus::Deployed | ReleaseStatus::Superseded);
     let operation =
         if history.iter().any(deployed) { ReleaseOperation::Upgrade } else { ReleaseOperation::Install };
+    let computed = context.instance.data().values.as_ref().map(|values| values.computed().clone());
     let (_, settings) = context.instance.documents();
     let new = NewRevision {
         plan: &plan,
@@ -310,14 +311,28 @@ async fn apply_planned(context: &Arc<Context>, token: &CancellationToken) -> Res
         .await
         .map_err(record_failure)?;
     result?;
+    context.instance.data().applied = computed;
     health::watch(context, &plan);
     context.objects.store(plan.objects().count(), std::sync::atomic::Ordering::Relaxed);
     Ok(())
 }
 
 async fn tell(context: Arc<Context>, mut progress: mpsc::Receiver<Progress>) {
+    // What is as it was, and what became ready without anybody waiting for it, is no news.
+    let mut waiting = BTreeSet::new();
     while let Some(step) = progress.recv().await {
-        context.notice(Notice::Progress { text: step.to_string() });
+        let news = match &step {
+            Progress::Applied { change, .. } => *change != Change::Unchanged,
+            Progress::Waiting { target, .. } => {
+                waiting.insert(target.clone());
+                true
+            }
+            Progress::Ready { target } => waiting.remove(target),
+            _ => true,
+        };
+        if news {
+            context.notice(Notice::Progress { text: step.to_string() });
+        }
     }
 }
 
