@@ -83,6 +83,26 @@ pub(crate) fn same(left: &Value, right: &Value) -> bool {
     }
 }
 
+/// Deepest object that is stored: what a JSON reader accepts too. Walks over objects are recursive, so a deeper one could
+/// exhaust the stack.
+pub(crate) const DEPTH_MAX: usize = 128;
+
+/// Whether a document is nested deeper than this. Does not recurse.
+pub(crate) fn is_deeper(value: &Value, depth_max: usize) -> bool {
+    let mut waiting = vec![(value, 0)];
+    while let Some((value, depth)) = waiting.pop() {
+        if depth > depth_max {
+            return true;
+        }
+        match value {
+            Value::Array(items) => waiting.extend(items.iter().map(|item| (item, depth + 1))),
+            Value::Object(map) => waiting.extend(map.values().map(|child| (child, depth + 1))),
+            _ => {}
+        }
+    }
+    false
+}
+
 /// The time now in the form of `metav1.Time`: whole seconds, UTC.
 pub(crate) fn now() -> String {
     jiff::Timestamp::now().strftime("%Y-%m-%dT%H:%M:%SZ").to_string()

@@ -5,7 +5,7 @@ use std::collections::HashSet;
 use serde_json::{Map, Value};
 
 use crate::{
-    json::same,
+    json::{DEPTH_MAX, is_deeper, same},
     schema::{Kind, Strategy, Type},
     status::ApiError,
 };
@@ -30,7 +30,12 @@ pub(crate) fn json(target: &mut Value, body: &[u8]) -> Result<(), ApiError> {
         return Err(ApiError::new(413, "RequestEntityTooLarge", message));
     }
     for operation in patch.0 {
-        let copies = matches!(operation, json_patch::PatchOperation::Copy(_));
+        let copies = matches!(operation, json_patch::PatchOperation::Copy(_) | json_patch::PatchOperation::Move(_));
+        // An operation adds at most what its body or a copy holds to the depth of its path, so that checking both after
+        // each operation keeps the document shallow enough to be walked.
+        if operation.path().as_str().matches('/').count() > DEPTH_MAX {
+            return Err(too_deep());
+        }
         json_patch::patch(target, &[operation]).map_err(|error| {
             ApiError::new(
                 422,
@@ -38,11 +43,18 @@ pub(crate) fn json(target: &mut Value, body: &[u8]) -> Result<(), ApiError> {
                 format!("the server rejected our request due to an error in our request: {error}"),
             )
         })?;
+        if copies && is_deeper(target, 3 * DEPTH_MAX) {
+            return Err(too_deep());
+        }
         if copies && serde_json::to_vec(target).map_or(0, |text| text.len()) > GROWTH_BYTES_MAX {
             return Err(ApiError::too_large(GROWTH_BYTES_MAX));
         }
     }
-    Ok(())
+    if is_deeper(target, DEPTH_MAX) { Err(too_deep()) } else { Ok(()) }
+}
+
+fn too_deep() -> ApiError {
+    ApiError::bad_request(format!("the patched object would be nested deeper than {DEPTH_MAX} levels"))
 }
 
 const DIRECTIVE: &str = "$patch";

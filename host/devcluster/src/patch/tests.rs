@@ -111,6 +111,16 @@ fn json_patches_test_and_are_bounded() {
     }
     let many = format!("[{}]", vec![r#"{"op":"test","path":"","value":0}"#; super::OPERATIONS_MAX + 1].join(","));
     assert_eq!(super::json(&mut json!(0), many.as_bytes()).unwrap_err().code, 413);
+    let deepening =
+        (0..100).map(|n| format!(r#"{{"op":"copy","from":"/a","path":"/a{}/a"}}"#, "/a".repeat((1 << n.min(12)) - 1)));
+    let deepening = format!("[{}]", deepening.collect::<Vec<_>>().join(","));
+    assert!(super::json(&mut json!({"a": {}}), deepening.as_bytes()).is_err());
+    let nested = format!(r#"[{{"op":"add","path":"/a","value":{}{}}}]"#, "[".repeat(100), "]".repeat(100));
+    let again =
+        format!(r#"[{{"op":"add","path":"/a{}/-","value":{}{}}}]"#, "/0".repeat(99), "[".repeat(100), "]".repeat(100));
+    let mut target = json!({});
+    super::json(&mut target, nested.as_bytes()).unwrap();
+    assert_eq!(super::json(&mut target, again.as_bytes()).unwrap_err().code, 400);
     let doubling = format!("[{}]", vec![r#"{"op":"copy","from":"/a","path":"/a/-"}"#; 64].join(","));
     assert_eq!(super::json(&mut json!({"a": ["0123456789"]}), doubling.as_bytes()).unwrap_err().code, 413);
 }

@@ -5,7 +5,10 @@ use std::fmt;
 use serde::de::{Deserialize, DeserializeSeed, Deserializer, MapAccess, SeqAccess, Visitor};
 use serde_json::{Map, Number, Value};
 
-use crate::status::ApiError;
+use crate::{
+    json::{DEPTH_MAX, is_deeper},
+    status::ApiError,
+};
 
 /// A decoded body.
 #[derive(Debug)]
@@ -32,6 +35,9 @@ pub(super) fn decode(bytes: &[u8]) -> Result<Decoded, ApiError> {
             let text = std::str::from_utf8(bytes).map_err(|_| ApiError::bad_request("the body is not UTF-8"))?;
             let value = serde_saphyr::from_str::<Value>(text)
                 .map_err(|error| ApiError::bad_request(format!("error converting YAML to JSON: {error}")))?;
+            if is_deeper(&value, DEPTH_MAX) {
+                return Err(ApiError::bad_request(format!("the body is nested deeper than {DEPTH_MAX} levels")));
+            }
             Ok(Decoded { value, duplicates: Vec::new() })
         }
     }

@@ -72,6 +72,16 @@ async fn every_refusal_is_a_status_with_its_code() {
         ("POST", MAPS, vec![json_type], "{".to_owned(), 400, "BadRequest"),
         ("POST", MAPS, vec![json_type], "{\"a\":1} trailing".to_owned(), 400, "BadRequest"),
         ("POST", MAPS, vec![json_type], "[".repeat(100_000), 400, "BadRequest"),
+        ("POST", MAPS, vec![json_type], "- ".repeat(100_000), 400, "BadRequest"),
+        ("POST", MAPS, vec![json_type], "- ".repeat(300), 400, "BadRequest"),
+        (
+            "POST",
+            MAPS,
+            vec![json_type],
+            format!("{{\"metadata\":{}1{}}}", "{\"a\":".repeat(500), "}".repeat(500)),
+            400,
+            "BadRequest",
+        ),
         ("POST", MAPS, vec![("content-type", "application/cbor")], "k8s".to_owned(), 415, "UnsupportedMediaType"),
         ("POST", MAPS, vec![json_type], format!("\"{}\"", "x".repeat(4 << 20)), 413, "RequestEntityTooLarge"),
         (
