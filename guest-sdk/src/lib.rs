@@ -31,7 +31,42 @@
 //! ```
 //!
 //! A component is a `cdylib` crate that is built for `wasm32-unknown-unknown` (`crate-type = ["cdylib", "rlib"]`, so that
-//! its tests run as well) and put into the `hooks/` folder of a package by `barbless build`.
+//! its tests run as well) and put into the `hooks/` folder of a package by `barbless build`. Types of your own that are
+//! read from snapshots or settings derive `Deserialize`, for which the crate needs `serde` as a dependency.
+//!
+//! Beside hooks, a component can judge settings ([`check_settings`]), project objects before they are kept ([`filter`])
+//! and judge the health of objects ([`assess_health`]):
+//!
+//! ```
+//! use barbless_sdk::prelude::*;
+//!
+//! #[derive(Deserialize)]
+//! struct Settings { replicas: u32 }
+//!
+//! #[check_settings]
+//! fn check(settings: Settings) -> Verdict {
+//!     if settings.replicas % 2 == 1 { Verdict::allow() } else { Verdict::reject("replicas must be odd") }
+//! }
+//!
+//! /// Keeps the phase of a Pod, so that nothing runs when something else changes.
+//! #[filter]
+//! fn phase(_selection: Selection<'_>, pod: Value) -> Result<Value> {
+//!     Ok(pod["status"]["phase"].clone())
+//! }
+//!
+//! #[assess_health]
+//! fn health(object: Value) -> Option<Health> {
+//!     (object["kind"] == "Database").then(|| match object["status"]["ready"].as_bool() {
+//!         Some(true) => Health::new(Status::Healthy, "ready"),
+//!         _ => Health::new(Status::Progressing, "not ready yet"),
+//!     })
+//! }
+//!
+//! # fn main() {
+//! assert_eq!(check(Settings { replicas: 2 }), Verdict::reject("replicas must be odd"));
+//! assert_eq!(health(json!({"kind": "Pod"})), None);
+//! # }
+//! ```
 
 #![warn(missing_docs)]
 // The examples in the documentation show hooks, which are functions that nobody else calls.
