@@ -15,8 +15,7 @@ use crate::compile::Workshop;
 use crate::config::Config;
 use crate::contract::barbless::hooks as wit;
 use crate::contract::{
-    self, AssessParams, AssessResults, CheckParams, CheckResults, HookComponent, HookComponentPre, ProjectParams,
-    ProjectResults,
+    self, AssessParams, AssessResults, CheckParams, CheckResults, HookComponent, ProjectParams, ProjectResults,
 };
 use crate::error::{LoadError, PrepareError, SandboxError};
 use crate::machine::Machine;
@@ -213,10 +212,8 @@ impl Sandbox {
         let link = |source: wasmtime::Error| PrepareError::Link { source: source.into() };
         let linker = self.linker(&component.0.interfaces).map_err(link)?;
         let pre = linker.instantiate_pre(&component.0.compiled).map_err(link)?;
-        let hooks =
-            component.has(World::Hooks).then(|| HookComponentPre::new(pre.clone())).transpose().map_err(link)?;
         let exports = exports(&component.0.compiled);
-        let linked = Linked { machine: Arc::clone(&self.0.machine), component: component.clone(), pre, hooks, exports };
+        let linked = Linked { machine: Arc::clone(&self.0.machine), component: component.clone(), pre, exports };
         Ok(Prepared::new(linked, Arc::clone(&self.0.limits)))
     }
 
@@ -260,9 +257,13 @@ impl Sandbox {
         };
         let mut state = store.into_data();
         loaded.describe_log = state.take_log();
-        let declarations = described.map_err(|error| LoadError::Describe {
-            end: outcome::failed(&error, &self.0.limits, state.panic.take()),
-        })?;
+        let declarations = match described {
+            Ok(declarations) => declarations,
+            Err(error) => {
+                let end = outcome::failed(&error, &self.0.limits, state.panic.take());
+                return Err(LoadError::Describe { end, log: std::mem::take(&mut loaded.describe_log) });
+            }
+        };
         if declarations.len() > HOOKS_PER_PACKAGE {
             let what = format!("it has {} hooks, more than {HOOKS_PER_PACKAGE}", declarations.len());
             return Err(LoadError::BadDeclaration { what });
@@ -309,6 +310,7 @@ fn exports(component: &wasmtime::component::Component) -> Exports {
         component.get_export_index(Some(&instance), function)
     };
     Exports {
+        run: find(World::Hooks, "run"),
         check: find(World::CheckSettings, "check"),
         project: find(World::Filter, "project"),
         assess: find(World::AssessHealth, "assess"),

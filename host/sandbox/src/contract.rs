@@ -73,7 +73,9 @@ pub(crate) struct WitHealth {
     pub(crate) message: String,
 }
 
-/// Parameters and results of the functions of the optional worlds.
+/// Parameters and results of the functions that are called.
+pub(crate) type RunParams<'a> = (&'a str, &'a wit::Context, wasmtime::component::Resource<handles::PatchCollector>);
+pub(crate) type RunResults = (Result<(), wit::HookError>,);
 pub(crate) type CheckParams = (String,);
 pub(crate) type CheckResults = (WitVerdict,);
 pub(crate) type ProjectParams = (String, String, String);

@@ -3,7 +3,7 @@
 use std::time::Duration;
 
 use barbless_domain::grant::Denial;
-use barbless_domain::run::RunEnd;
+use barbless_domain::run::{LogLine, RunEnd};
 
 type Source = Box<dyn std::error::Error + Send + Sync>;
 
@@ -160,6 +160,8 @@ pub enum LoadError {
     Describe {
         /// How it ended.
         end: RunEnd,
+        /// What it logged before.
+        log: Vec<LogLine>,
     },
     /// `describe` gave something that cannot be used.
     #[error("the component declares its hooks wrongly: {what}")]

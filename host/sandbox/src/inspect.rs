@@ -139,7 +139,9 @@ fn malformed(error: &wasmparser::BinaryReaderError) -> LoadError {
 
 /// Checks the whole component against the features that are switched on.
 pub(crate) fn validate(wasm: &[u8]) -> Result<(), LoadError> {
+    // The engine has no garbage collector, so that references to host objects do not exist either.
     let features = WasmFeatures::WASM2
+        .difference(WasmFeatures::GC_TYPES)
         .union(WasmFeatures::COMPONENT_MODEL)
         .union(WasmFeatures::EXTENDED_CONST)
         .union(WasmFeatures::MULTI_MEMORY);

@@ -9,7 +9,7 @@ use wasmtime::component::{ComponentExportIndex, ComponentNamedList, InstancePre,
 
 use crate::component::Component;
 use crate::contract::{
-    self, AssessResults, CheckResults, HookComponentPre, ProjectResults, WitHealthStatus, WitVerdict,
+    self, AssessResults, CheckResults, ProjectResults, RunParams, RunResults, WitHealthStatus, WitVerdict,
 };
 use crate::error::CallError;
 use crate::machine::Machine;
@@ -34,13 +34,12 @@ pub(crate) struct Linked {
     pub(crate) machine: Arc<Machine>,
     pub(crate) component: Component,
     pub(crate) pre: InstancePre<State>,
-    pub(crate) hooks: Option<HookComponentPre<State>>,
     pub(crate) exports: Exports,
 }
 
-/// Places of the functions of the optional interfaces.
-#[derive(Default)]
+/// Places of the functions of the component.
 pub(crate) struct Exports {
+    pub(crate) run: Option<ComponentExportIndex>,
     pub(crate) check: Option<ComponentExportIndex>,
     pub(crate) project: Option<ComponentExportIndex>,
     pub(crate) assess: Option<ComponentExportIndex>,
@@ -136,7 +135,7 @@ impl Prepared {
     /// *Malicious guests*: every limit of [`GuestLimits`] holds; guest code gives way to other tasks at every tick.
     pub async fn run(&self, input: &Arc<RunInput>) -> RunOutcome {
         let machine = &self.linked.machine;
-        let Some(hooks) = &self.linked.hooks else {
+        let Some(run) = self.linked.exports.run else {
             return fault("the component does not export 'hooks'");
         };
         let Some(_permit) = machine.permit().await else {
@@ -147,11 +146,14 @@ impl Prepared {
         let mut store = machine.store(state);
         let returned = machine
             .drive(&clock, async {
-                let component = hooks.instantiate_async(&mut store).await?;
+                let instance = self.linked.pre.instantiate_async(&mut store).await?;
+                // Not by the generated bindings: they compare the types of all exports each time, `describe` included.
+                let function = instance.get_typed_func::<RunParams<'_>, RunResults>(&mut store, run)?;
                 let context = contract::context(input);
                 // There is one collector; its number says nothing.
                 let patches = Resource::new_borrow(0);
-                component.barbless_hooks_hooks().call_run(&mut store, &input.hook, &context, patches).await
+                let (result,) = function.call_async(&mut store, (&input.hook, &context, patches)).await?;
+                Ok(result)
             })
             .await;
         let mut state = store.into_data();

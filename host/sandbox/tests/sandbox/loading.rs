@@ -100,6 +100,7 @@ fn features_that_are_switched_off_are_malformed() {
         "(tag $t) (func throw $t)",
         "(type $s (struct (field i32)))",
         "(func $f return_call $f)",
+        "(func (param externref))",
         "(func (param v128) (drop (i8x16.relaxed_swizzle (local.get 0) (local.get 0))))",
     ] {
         let wat = format!(
@@ -152,7 +153,7 @@ fn describe_sees_nothing_but_the_log() {
     ] {
         let guest = Guest::run("").describe(&format!("{call} i32.const 0")).text("text", "a");
         let error = load(guest.component()).expect_err(call);
-        let LoadError::Describe { end } = &error else { panic!("{call}: {error:?}") };
+        let LoadError::Describe { end, .. } = &error else { panic!("{call}: {error:?}") };
         assert_eq!(end.reason(), "HookDenied", "{call}");
     }
 }
@@ -200,6 +201,31 @@ fn every_interface_of_the_contract_has_a_policy() {
     let all: BTreeSet<Interface> =
         Interface::ALL.into_iter().filter(|&interface| interface != Interface::Wasi).collect();
     assert_eq!(imported, all, "an entry of domain::grant::Interface is no interface of the contract");
+}
+
+#[test]
+fn a_later_patch_of_the_contract_is_the_same_contract() {
+    let later = |version: &str| {
+        text(&format!(
+            r#"(component
+            (import "barbless:hooks/clock@{version}" (instance $c (export "now-unix-ms" (func (result u64)))))
+            (core module $m (memory (export "m") 1)
+                (func (export "r") (param i32 i32 i32 i32) (result i32) i32.const 64)
+                (func (export "f") (param i32 i32 i32 i32 i32 i32) (result i32) i32.const 16))
+            (core instance $i (instantiate $m))
+            (func $f (param "hook" string) (param "binding" string) (param "object" string)
+                (result (result string (error string)))
+                (canon lift (core func $i "f") (memory (core memory $i "m")) (realloc (core func $i "r"))))
+            (instance $e (export "project" (func $f)))
+            (export "barbless:hooks/filter@{version}" (instance $e)))"#
+        ))
+    };
+    for version in ["0.1.0", "0.1.7"] {
+        let component = load(later(version)).unwrap_or_else(|error| panic!("{version}: {error:?}"));
+        assert!(component.has(World::Filter));
+        let grant = Grant::with(Vec::new());
+        assert!(sandbox().prepare(&component, &application(), &grant).is_ok(), "{version}");
+    }
 }
 
 #[test]
