@@ -93,6 +93,28 @@ fn what_is_wrong_with_a_component_has_a_name() {
 }
 
 #[test]
+fn damage_of_any_kind_is_an_error_or_another_component_but_never_a_panic() {
+    let good = Guest::run("call $now drop").component();
+    for end in (0..good.len()).step_by(97) {
+        let error = load(good[..end].to_vec()).expect_err("the end is missing");
+        assert!(!error.reason().is_empty());
+    }
+    // A fixed sequence of places and bits: a failure can be repeated.
+    let mut state = 0x9e37_79b9_u32;
+    for _ in 0..60 {
+        let mut bad = good.clone();
+        for _ in 0..3 {
+            state = state.wrapping_mul(1_664_525).wrapping_add(1_013_904_223);
+            let at = usize::try_from(state >> 8).expect("it fits") % bad.len();
+            bad[at] ^= 1 << (state & 7);
+        }
+        if let Err(error) = load(bad) {
+            assert!(!error.hint().is_empty());
+        }
+    }
+}
+
+#[test]
 fn features_that_are_switched_off_are_malformed() {
     for module in [
         "(memory i64 1)",
