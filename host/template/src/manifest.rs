@@ -1,5 +1,8 @@
 //! Rendered text to objects: documents, their order, and what `helm template` would print.
 
+use std::sync::LazyLock;
+
+use regex::Regex;
 use serde_json::Value as Json;
 
 use crate::{
@@ -167,34 +170,43 @@ pub(crate) struct Document<'t> {
     pub(crate) text: &'t str,
 }
 
-/// Splits rendered text at lines that begin with `---`; documents without text are left out.
+/// Helm's separator: it takes the white space around it, so that of two in a row the second belongs to the document.
+static SEPARATOR: LazyLock<Option<Regex>> =
+    LazyLock::new(|| Regex::new(r"(?:\A|[\t\n\x0c\r ]*\n)---[\t\n\x0c\r ]*").ok());
+
+/// Splits rendered text into documents as Helm does; documents without text are left out.
 pub(crate) fn documents(text: &str) -> Vec<Document<'_>> {
+    let body = text.trim_start();
+    let skipped = text.len() - body.len();
     let mut found = Vec::new();
+    let (mut line, mut counted) = (1, 0);
     let mut push = |from: usize, to: usize| {
-        let piece = &text[from..to];
-        let trimmed = piece.trim();
-        if !trimmed.is_empty() {
-            let start = from + (piece.len() - piece.trim_start().len());
-            let line = 1 + text.as_bytes()[..start].iter().filter(|b| **b == b'\n').count();
-            found.push(Document { line, text: trimmed });
+        let piece = &body[from..to];
+        if !piece.trim().is_empty() {
+            let start = skipped + from;
+            line += text.as_bytes()[counted..start].iter().filter(|b| **b == b'\n').count();
+            counted = start;
+            found.push(Document { line, text: piece });
         }
     };
-    let (mut start, mut at) = (0, 0);
-    for line in text.split_inclusive('\n') {
-        if line.starts_with("---") {
-            push(start, at);
-            start = at + 3;
-        }
-        at += line.len();
+    let mut start = 0;
+    for separator in SEPARATOR.iter().flat_map(|separator| separator.find_iter(body)) {
+        push(start, separator.start());
+        start = separator.end();
     }
-    push(start, text.len());
+    push(start, body.len());
     found
 }
 
 /// The objects of one rendered file, in the order of the text. `None` stands for a document that holds only comments.
 pub(crate) fn parse(source: &str, text: &str, nodes: usize) -> Result<Vec<(String, Option<Manifest>)>, Error> {
     let mut parsed = Vec::new();
-    for document in documents(text) {
+    for Document { line, text: piece } in documents(text) {
+        // The second of two separators in a row stays in Helm's output, but is no part of the object's text.
+        let body = piece.strip_prefix("---").unwrap_or(piece).trim();
+        let skipped = piece.find(body).unwrap_or(0);
+        let line = line + piece[..skipped].matches('\n').count();
+        let document = Document { line, text: body };
         let fail = |line: usize, column: usize, message: String| {
             let line = document.line + line.max(1) - 1;
             let snippet = text.lines().nth(line - 1).map(str::to_string);
@@ -222,14 +234,14 @@ pub(crate) fn parse(source: &str, text: &str, nodes: usize) -> Result<Vec<(Strin
                 source: source.to_string(),
                 line: document.line,
                 object,
-                text: document.text.to_string(),
+                text: document.text.trim().to_string(),
             }),
             other => {
                 let kind = crate::json::kind(&other);
                 return Err(fail(1, 1, format!("a manifest must be a map, but this document is of type {kind}")));
             }
         };
-        parsed.push((document.text.to_string(), manifest));
+        parsed.push((piece.to_string(), manifest));
     }
     Ok(parsed)
 }

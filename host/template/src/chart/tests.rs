@@ -109,3 +109,19 @@ fn packed_subcharts_are_read_and_damaged_ones_refused() {
     case.files.0.insert("charts/s-0.1.0.tgz".into(), tar_of(&[("s/../../etc/passwd", "x")]));
     assert!(case.texts().unwrap_err().message.contains("illegal path"));
 }
+
+const OUTPUTS: &str = include_str!("../../tests/data/output_oracle.json");
+
+#[test]
+fn the_output_is_split_and_sorted_as_by_helm_template() {
+    let rows: Vec<Json> = serde_json::from_str(OUTPUTS).unwrap();
+    for row in rows {
+        let files = row["files"].as_object().unwrap();
+        let files: Vec<(&str, &str)> = files.iter().map(|(k, v)| (k.as_str(), v.as_str().unwrap())).collect();
+        match (package(&files).render(), row.get("ok")) {
+            (Ok(rendered), Some(expected)) => assert_eq!(rendered.helm_output(), expected.as_str().unwrap()),
+            (Err(error), None) => assert_eq!(error.helm(), row["err"].as_str().unwrap()),
+            (got, _) => panic!("{row}: {got:?}"),
+        }
+    }
+}

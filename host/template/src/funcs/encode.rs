@@ -79,7 +79,8 @@ pub(super) const FUNCTIONS: &[Entry] = &[
             Err(error) => {
                 let offset = match error {
                     base64::DecodeError::InvalidByte(at, _) | base64::DecodeError::InvalidLastSymbol(at, _) => at,
-                    _ => compact.len(),
+                    // A missing end is reported at the group of four that it belongs to.
+                    _ => compact.len() / 4 * 4,
                 };
                 call.text(format!("illegal base64 data at input byte {offset}"))
             }

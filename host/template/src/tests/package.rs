@@ -58,9 +58,9 @@ fn a_package_needs_no_chart_and_gets_its_roots() {
 fn the_output_is_that_of_helm_template() {
     assert_eq!(
         shop().render().unwrap().helm_output(),
-        "---\n# Source: shop/templates/config.yaml\napiVersion: v1\nkind: Secret\nmetadata: {name: s}\n\
-         ---\n# Source: shop/templates/config.yaml\napiVersion: v1\nkind: ConfigMap\nmetadata: {name: c}\ndata:\n  d: example.org\n\
-         ---\n# Source: shop/templates/web.yaml\napiVersion: apps/v1\nkind: Deployment\nmetadata:\n  name: d8a-one-web\nspec:\n  replicas: 3\n\
+        "---\n# Source: shop/templates/config.yaml\napiVersion: v1\nkind: Secret\nmetadata: {name: s}\n\n\
+         ---\n# Source: shop/templates/config.yaml\n---\napiVersion: v1\nkind: ConfigMap\nmetadata: {name: c}\ndata:\n  d: example.org\n\
+         ---\n# Source: shop/templates/web.yaml\napiVersion: apps/v1\nkind: Deployment\nmetadata:\n  name: d8a-one-web\nspec:\n  replicas: 3\n\n\
          ---\n# Source: shop/templates/config.yaml\n# only a comment\n"
     );
 }

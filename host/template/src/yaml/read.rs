@@ -88,8 +88,17 @@ fn message(info: &str, line: usize) -> String {
     } else {
         // The context in front is not in go-yaml's messages.
         let known = info.rsplit_once(", ").filter(|(context, _)| context.starts_with("while "));
-        known.map_or(info, |(_, problem)| problem)
+        match known.map_or(info, |(_, problem)| problem) {
+            "expected ',' or ']'" => "did not find expected ',' or ']'",
+            "expected ',' or '}'" => "did not find expected ',' or '}'",
+            problem => problem,
+        }
     };
+    if known.starts_with("did not find expected") {
+        // Errors of go-yaml's parser carry the line before the one that its scanner would name.
+        let line = line.saturating_sub(1);
+        return if line > 0 { format!("yaml: line {line}: {known}") } else { format!("yaml: {known}") };
+    }
     if line > 1 { format!("yaml: line {line}: {known}") } else { format!("yaml: {known}") }
 }
 
