@@ -313,3 +313,101 @@ async fn an_orphaned_replica_set_is_adopted_by_the_next_deployment() {
     assert_eq!(after.iter().map(ResourceExt::uid).collect::<Vec<_>>(), [before]);
     assert_eq!(api(&client, "v1", "Pod").list(&ListParams::default()).await.unwrap().items.len(), 3);
 }
+
+#[tokio::test]
+async fn daemon_sets_ingresses_budgets_and_scalers_report() {
+    let (_cluster, client) = cluster().await;
+    let labels = json!({"app": "ds"});
+    create(
+        &client,
+        json!({"apiVersion": "apps/v1", "kind": "DaemonSet", "metadata": {"name": "ds"},
+            "spec": {"selector": {"matchLabels": labels}, "template": pod_template(&labels, &json!({}))}}),
+    )
+    .await;
+    let sets = api(&client, "apps/v1", "DaemonSet");
+    let ready = |d: &Value| d["status"]["numberReady"] == 1 && d["status"]["updatedNumberScheduled"] == 1;
+    eventually(&sets, "ds", "ready", ready).await;
+    let patch = json!({"spec": {"template": {"metadata": {"annotations": {"v": "2"}}}}});
+    sets.patch("ds", &PatchParams::default(), &Patch::Merge(patch)).await.unwrap();
+    eventually(&sets, "ds", "rolled", |d| ready(d) && d["status"]["observedGeneration"] == 2).await;
+    let pods = api(&client, "v1", "Pod").list(&ListParams::default().labels("app=ds")).await.unwrap();
+    assert!(pods.items.iter().any(|p| p.annotations().contains_key("v")));
+
+    create(
+        &client,
+        json!({"apiVersion": "policy/v1", "kind": "PodDisruptionBudget", "metadata": {"name": "b"},
+            "spec": {"minAvailable": "50%", "selector": {"matchLabels": labels}}}),
+    )
+    .await;
+    let budget = |b: &Value| b["status"]["currentHealthy"] == 1 && b["status"]["desiredHealthy"] == 1;
+    eventually(&api(&client, "policy/v1", "PodDisruptionBudget"), "b", "budget", budget).await;
+    create(
+        &client,
+        json!({"apiVersion": "networking.k8s.io/v1", "kind": "Ingress", "metadata": {"name": "i"}, "spec": {
+            "defaultBackend": {"service": {"name": "s", "port": {"number": 80}}}}}),
+    )
+    .await;
+    let addressed = |i: &Value| i["status"]["loadBalancer"]["ingress"][0]["ip"].is_string();
+    eventually(&api(&client, "networking.k8s.io/v1", "Ingress"), "i", "address", addressed).await;
+    create(&client, deployment("web", &json!({}))).await;
+    create(
+        &client,
+        json!({"apiVersion": "autoscaling/v2", "kind": "HorizontalPodAutoscaler", "metadata": {"name": "h"},
+            "spec": {"maxReplicas": 5, "scaleTargetRef": {"apiVersion": "apps/v1", "kind": "Deployment", "name": "web"}}}),
+    )
+    .await;
+    let scaler = api(&client, "autoscaling/v2", "HorizontalPodAutoscaler");
+    eventually(&scaler, "h", "scaler", |h| condition(h, "AbleToScale")["status"] == "True").await;
+}
+
+#[tokio::test]
+async fn jobs_can_be_suspended_time_out_and_expire() {
+    let (_cluster, client) = cluster().await;
+    let job = |name: &str, spec: Value| {
+        let mut job = json!({"apiVersion": "batch/v1", "kind": "Job", "metadata": {"name": name}, "spec": {
+            "template": {"spec": {"restartPolicy": "Never", "containers": [{"name": "c", "image": "i"}]}}}});
+        for (key, value) in spec.as_object().unwrap() {
+            job["spec"][key] = value.clone();
+        }
+        job
+    };
+    create(&client, job("suspended", json!({"suspend": true}))).await;
+    let mut slow = job("slow", json!({"activeDeadlineSeconds": 1}));
+    slow["metadata"]["annotations"] = json!({"devcluster.barbless.dev/hang": "true"});
+    create(&client, slow).await;
+    create(&client, job("short", json!({"ttlSecondsAfterFinished": 0, "completions": 3, "parallelism": 2}))).await;
+    let jobs = api(&client, "batch/v1", "Job");
+    eventually(&jobs, "suspended", "suspended", |j| condition(j, "Suspended")["status"] == "True").await;
+    jobs.patch("suspended", &PatchParams::default(), &Patch::Merge(json!({"spec": {"suspend": false}}))).await.unwrap();
+    eventually(&jobs, "suspended", "resumed", |j| condition(j, "Complete")["status"] == "True").await;
+    eventually(&jobs, "slow", "late", |j| condition(j, "Failed")["reason"] == "DeadlineExceeded").await;
+    eventually(&jobs, "short", "expired", Value::is_null).await;
+}
+
+#[tokio::test]
+async fn a_deployment_that_does_not_progress_says_so_and_recreate_stops_first() {
+    let (_cluster, client) = cluster().await;
+    let deployments = api(&client, "apps/v1", "Deployment");
+    let mut stuck = deployment("stuck", &json!({"devcluster.barbless.dev/hang": "true"}));
+    stuck["spec"]["progressDeadlineSeconds"] = json!(1);
+    create(&client, stuck).await;
+    let mut recreated = deployment("again", &json!({}));
+    recreated["spec"]["strategy"] = json!({"type": "Recreate"});
+    create(&client, recreated).await;
+    let done = |n: i64| {
+        move |d: &Value| {
+            d["status"]["observedGeneration"] == n && condition(d, "Progressing")["reason"] == "NewReplicaSetAvailable"
+        }
+    };
+    eventually(&deployments, "again", "first", done(1)).await;
+    let patch = json!({"spec": {"template": {"metadata": {"annotations": {"v": "2"}}}}});
+    deployments.patch("again", &PatchParams::default(), &Patch::Merge(patch)).await.unwrap();
+    eventually(&deployments, "again", "second", done(2)).await;
+    let late = |d: &Value| condition(d, "Progressing")["reason"] == "ProgressDeadlineExceeded";
+    let stuck = eventually(&deployments, "stuck", "late", late).await;
+    assert_eq!(
+        (&condition(&stuck, "Progressing")["status"], &condition(&stuck, "Available")["status"]),
+        (&json!("False"), &json!("False"))
+    );
+    assert!(stuck["status"].get("readyReplicas").is_none());
+}
