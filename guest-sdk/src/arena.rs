@@ -5,14 +5,18 @@
 //! Memory is given back when the last allocation is freed or when nothing is left, so a long-lived filter does not
 //! exhaust it; what does not fit goes to the standard library.
 
+#[cfg(test)]
+mod tests;
+
 use std::alloc::{GlobalAlloc, Layout, System};
 use std::cell::{Cell, UnsafeCell};
 
 /// Enough for a context of some hundred kilobytes; it is not part of the file, and untouched pages cost nothing.
 const ARENA_BYTES: usize = 1 << 20;
 
+#[cfg(target_arch = "wasm32")]
 #[global_allocator]
-static ARENA: Arena = Arena { bytes: UnsafeCell::new([0; ARENA_BYTES]), used: Cell::new(0), live: Cell::new(0) };
+static ARENA: Arena = Arena::new();
 
 struct Arena {
     bytes: UnsafeCell<[u8; ARENA_BYTES]>,
@@ -26,6 +30,10 @@ struct Arena {
 unsafe impl Sync for Arena {}
 
 impl Arena {
+    const fn new() -> Self {
+        Self { bytes: UnsafeCell::new([0; ARENA_BYTES]), used: Cell::new(0), live: Cell::new(0) }
+    }
+
     fn start(&self) -> usize {
         self.bytes.get() as usize
     }

@@ -96,7 +96,7 @@ pub mod values;
 #[doc(hidden)]
 #[path = "private.rs"]
 pub mod __private;
-#[cfg(all(target_arch = "wasm32", feature = "arena"))]
+#[cfg(any(test, all(target_arch = "wasm32", feature = "arena")))]
 mod arena;
 #[doc(hidden)]
 pub mod bindings;
