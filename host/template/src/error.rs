@@ -134,13 +134,14 @@ impl Error {
             (None, Some(limit)) => (Kind::Limit(limit), limit.to_string()),
             (None, None) => (Kind::Execution, inner.reason()),
         };
-        let frames = error.chain();
+        let message = bounded(message);
+        let frames = ends(error.chain());
         Self {
             kind,
             template: inner.file.to_string(),
             line: inner.line,
             column: inner.column + 1,
-            detail: Box::new(Detail { hint: exec_hint(&message, &inner.context), helm: error.helm() }),
+            detail: Box::new(Detail { hint: exec_hint(&message, &inner.context), helm: bounded(error.helm()) }),
             message,
             snippet: Some(clip(&inner.source_line)),
             trace: frames
@@ -155,6 +156,26 @@ impl Error {
                 .collect(),
         }
     }
+}
+
+/// The beginning and the end of a long way: recursion repeats what is between.
+fn ends(mut chain: Vec<&ExecError>) -> Vec<&ExecError> {
+    const KEPT: usize = 20;
+    if chain.len() > 2 * KEPT {
+        chain.drain(KEPT..chain.len() - KEPT);
+    }
+    chain
+}
+
+/// Messages quote what templates made, which can be megabytes.
+fn bounded(mut text: String) -> String {
+    const MAX: usize = 64 << 10;
+    if text.len() > MAX {
+        let end = (0..=MAX).rev().find(|at| text.is_char_boundary(*at)).unwrap_or(0);
+        text.truncate(end);
+        text.push('…');
+    }
+    text
 }
 
 /// Snippets are for people: a minified line of a megabyte is not.

@@ -1,5 +1,6 @@
 //! Digests, passwords and certificates. What needs randomness takes it from the seed of the input.
 
+mod aes_cbc;
 pub(super) mod certificate;
 mod derive;
 
@@ -30,6 +31,8 @@ pub(super) const FUNCTIONS: &[Entry] = &[
         call.text(format!("{}:{hash}", s(args, 0)))
     }),
     ("derivePassword", "issss", derive::derive_password),
+    ("encryptAES", "ss", aes_cbc::encrypt),
+    ("decryptAES", "ss", aes_cbc::decrypt),
 ];
 
 pub(super) fn hex(bytes: &[u8]) -> String {

@@ -29,11 +29,6 @@ pub(super) const FUNCTIONS: &[Entry] = &[
         let seconds = now(call).seconds.saturating_sub(then.seconds);
         call.text(duration_text(seconds.saturating_mul(1_000_000_000)))
     }),
-    ("dateAgo", "a", |call, args| {
-        let then = moment(call, any(args, 0));
-        let seconds = now(call).seconds.saturating_sub(then.seconds);
-        call.text(duration_text(seconds.saturating_mul(1_000_000_000)))
-    }),
     ("duration", "a", |call, args| {
         let seconds = match any(args, 0) {
             Value::Str(text) => text.parse().unwrap_or(0),

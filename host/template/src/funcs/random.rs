@@ -2,7 +2,7 @@
 
 use rand_chacha::{ChaCha12Rng, rand_core::Rng as _};
 
-use super::{Answer, Call, Entry, any, int, s};
+use super::{Answer, Call, Entry, int, s};
 use crate::{exec::Fault, value::Value};
 
 const NUMERIC: std::ops::RangeInclusive<u8> = b'0'..=b'9';
@@ -48,13 +48,6 @@ pub(super) const FUNCTIONS: &[Entry] = &[
         b[8] = b[8] & 0x3f | 0x80;
         let hex = super::crypto::hex(&b);
         call.text(format!("{}-{}-{}-{}-{}", &hex[..8], &hex[8..12], &hex[12..16], &hex[16..20], &hex[20..]))
-    }),
-    ("randChoice", "*a", |call, args| {
-        if args.is_empty() {
-            return Ok(Value::Nil);
-        }
-        let at = below(&mut call.run.rng, args.len() as u64);
-        Ok(any(args, usize::try_from(at).unwrap_or(0)).clone())
     }),
 ];
 

@@ -7,6 +7,8 @@ use crate::{exec::Fault, limits::Limit, value::Value};
 
 /// Longest pattern; Go has no bound, public charts stay below 300 bytes.
 const PATTERN_MAX: usize = 16 << 10;
+/// Compiled patterns kept; each may take twice the size limit.
+const CACHED_MAX: usize = 32;
 
 pub(super) const FUNCTIONS: &[Entry] = &[
     ("regexMatch", "ss", |call, args| match compile(call, s(args, 0)) {
@@ -52,8 +54,12 @@ fn compile(call: &mut Call<'_, '_>, pattern: &str) -> Result<Regex, Fault> {
     if let Some(regex) = call.run.regexes.get(pattern) {
         return Ok(regex.clone());
     }
-    if pattern.len() > PATTERN_MAX || call.run.regexes.len() >= 1000 {
+    if pattern.len() > PATTERN_MAX {
         return Err(Limit::Regex.into());
+    }
+    // Starting over is as good as evicting: a chart has a handful of patterns.
+    if call.run.regexes.len() >= CACHED_MAX {
+        call.run.regexes.clear();
     }
     // Compiling costs far more than matching.
     call.run.charge(500 + pattern.len() as u64 * 10)?;

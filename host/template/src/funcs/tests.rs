@@ -104,6 +104,16 @@ fn certificates_are_signed_by_whom_they_say_and_the_same_each_time() {
 }
 
 #[test]
+fn what_is_encrypted_can_be_decrypted() {
+    assert_eq!(
+        eval(r#"encryptAES "secret" "plain text of some length" | decryptAES "secret""#),
+        "plain text of some length"
+    );
+    assert_eq!(eval(r#"decryptAES "secretkey" "30tEfhuJSVRhpG97XCuWgz2okj7L8vQ1s6V9zVUPeDQ=""#), "plaintext");
+    assert!(eval(r#"decryptAES "secret" "AAAA""#).contains("not full blocks"));
+}
+
+#[test]
 fn words_are_split_as_in_sprig() {
     for (expression, expected) in [
         (r#"camelcase "HTTPServer""#, "Httpserver"),
