@@ -91,7 +91,8 @@ pub(crate) fn start(registry: &Arc<Registry>, workloads: bool, ready_delay: Dura
         registry: Arc::clone(registry),
         ready_delay,
         started: Mutex::default(),
-        next_address: AtomicU32::new(0),
+        // Revisions jump at a restart, so addresses given before are not given again soon.
+        next_address: AtomicU32::new(u32::try_from(registry.store.revision() % 60_000).unwrap_or_default()),
     };
     let controllers = Controllers { context, workloads, queue: Queue::default(), cursor: registry.store.revision() };
     let stopping = stopping.clone();

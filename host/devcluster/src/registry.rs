@@ -91,6 +91,15 @@ impl Registry {
         }
     }
 
+    /// A node port that no Service has; when all are taken, one that is taken (nothing listens on them anyway).
+    fn allocate_node_port(&self) -> u32 {
+        let services = self.store.list("/services", None).0;
+        let ports = services.iter().flat_map(|s| json::list(&s.value, &["spec", "ports"]));
+        let used = ports.filter_map(|port| json::int(port, &["nodePort"])).collect::<std::collections::HashSet<_>>();
+        let mut candidates = (0..2768).map(|_| 30000 + self.next_port.fetch_add(1, Ordering::Relaxed) % 2768);
+        candidates.find(|port| !used.contains(&i64::from(*port))).unwrap_or(30000)
+    }
+
     /// What a Service gets when it is written.
     fn allocate_service(&self, service: &mut Value) {
         let kind = json::text(service, &["spec", "type"]).to_owned();
@@ -107,9 +116,9 @@ impl Registry {
         json::set(service, &["spec", "clusterIPs"], json!([address]));
         if matches!(kind.as_str(), "NodePort" | "LoadBalancer") {
             let ports = service.get_mut("spec").and_then(|spec| spec.get_mut("ports")).and_then(Value::as_array_mut);
-            for port in ports.into_iter().flatten() {
-                let number = 30000 + self.next_port.fetch_add(1, Ordering::Relaxed) % 2768;
-                json::default(port, &["nodePort"], json!(number));
+            for port in ports.into_iter().flatten().filter(|port| json::int(port, &["nodePort"]).is_none()) {
+                let number = self.allocate_node_port();
+                json::set(port, &["nodePort"], json!(number));
             }
         }
     }

@@ -229,6 +229,13 @@ fn the_data_of_secrets_and_services_is_completed() {
     assert_eq!(edit(&registry, "Service", "s", &put).ok().unwrap().object.value["spec"]["clusterIP"], address);
     let error = merge(&registry, "Service", "s", json!({"spec": {"clusterIP": "10.1.1.1"}})).err().unwrap();
     assert_eq!(error.code, 422);
+    let node_port = |name: &str| {
+        let spec = json!({"type": "NodePort", "ports": [{"port": 80}]});
+        create(&registry, "Service", json!({"metadata": {"name": name}, "spec": spec}))["spec"]["ports"][0]["nodePort"]
+            .as_i64()
+    };
+    let ports = [node_port("n1"), node_port("n2")];
+    assert!(ports[0] != ports[1] && ports.iter().all(|p| p.is_some_and(|p| (30000..32768).contains(&p))), "{ports:?}");
     let headless = create(&registry, "Service", json!({"metadata": {"name": "h"}, "spec": {"clusterIP": "None"}}));
     assert_eq!(headless["spec"]["clusterIP"], "None");
 }
