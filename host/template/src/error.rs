@@ -26,6 +26,7 @@ pub enum Kind {
 /// `Display` is one sentence in Helm's shape; [`Error::helm`] is what Helm itself prints, over several lines.
 #[derive(Clone, Debug)]
 pub struct Error {
+    /// What kind of failure it is; decide by this, not by the text.
     pub kind: Kind,
     /// The file, with the chart's name in front; empty if the failure has no place.
     pub template: String,
@@ -33,6 +34,7 @@ pub struct Error {
     pub line: usize,
     /// In bytes, from 1; 0 if unknown.
     pub column: usize,
+    /// What went wrong, without the place.
     pub message: String,
     /// The line of text that `line` names.
     pub snippet: Option<String>,
@@ -51,8 +53,11 @@ pub(crate) struct Detail {
 /// One template on the way to a failure.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Frame {
+    /// The file, with the chart's name in front.
     pub file: String,
+    /// From 1.
     pub line: usize,
+    /// In bytes, from 1.
     pub column: usize,
     /// The name of the template that was executing.
     pub template: String,

@@ -11,7 +11,7 @@ mod tests;
 use std::{collections::HashMap, fmt, rc::Rc};
 
 pub(crate) use fault::{Cause, ExecError, Fault};
-pub(crate) use run::Run;
+pub(crate) use run::{DEPTH_MAX, Run};
 
 use crate::{
     funcs::{self, Call, Function},

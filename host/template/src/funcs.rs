@@ -108,6 +108,13 @@ impl Call<'_, '_> {
         Ok(Value::strings(items))
     }
 
+    /// Deep equality, accounted for.
+    pub(crate) fn equal(&mut self, a: &Value, b: &Value) -> Result<bool, Fault> {
+        let (answer, nodes) = crate::value::deep_equal(a, b).ok_or(Limit::Collection)?;
+        self.run.charge(nodes as u64 / 8)?;
+        Ok(answer)
+    }
+
     /// `%v`, or an error for values that are too large to print.
     pub(crate) fn display(&mut self, value: &Value) -> Result<String, Fault> {
         let text = crate::gofmt::display(value).ok_or(Limit::StringSize)?;

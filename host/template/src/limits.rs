@@ -41,7 +41,7 @@ impl Default for Limits {
             string_bytes: 16 << 20,
             template_bytes: 4 << 20,
             templates: 5_000,
-            regex_bytes: 2 << 20,
+            regex_bytes: 1 << 20,
             document_nodes: 1_000_000,
         }
     }
@@ -50,17 +50,29 @@ impl Default for Limits {
 /// Which budget was exceeded.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Limit {
+    /// [`Limits::steps`].
     Steps,
+    /// [`Limits::output_bytes`].
     Output,
+    /// [`Limits::memory_bytes`].
     Memory,
+    /// [`Limits::depth`].
     Depth,
+    /// [`Limits::nesting`], or too many variables in one scope of a template.
     Nesting,
+    /// [`Limits::collection_items`], or a value with too many nodes to compare, copy or merge.
     Collection,
+    /// [`Limits::string_bytes`], or a value whose text would be longer.
     StringSize,
+    /// [`Limits::template_bytes`].
     TemplateSize,
+    /// [`Limits::templates`].
     Templates,
+    /// [`Limits::regex_bytes`].
     Regex,
+    /// [`Limits::document_nodes`], or a document that is nested too deep.
     Document,
+    /// The caller's deadline.
     Deadline,
 }
 

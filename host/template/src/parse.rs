@@ -8,7 +8,7 @@ mod lexer;
 #[cfg(test)]
 mod tests;
 
-use std::rc::Rc;
+use std::{collections::HashMap, rc::Rc};
 
 use ast::{Branch, Command, Expr, Node, Number, Pipe, Tree};
 use lexer::{Kind, Token};
@@ -22,6 +22,12 @@ pub(crate) struct ParseError {
     /// The nesting bound was hit, which is a limit and not a mistake of grammar.
     pub(crate) too_deep: bool,
 }
+
+/// However large the limit is set: the stack of a render is sized for no more.
+pub(crate) const NESTING_MAX: usize = 2_000;
+
+/// Variables in scope at once. They are searched one by one; charts have a few dozen.
+const VARS_MAX: usize = 1000;
 
 type Parsed<T> = Result<T, ParseError>;
 
@@ -43,9 +49,10 @@ pub(crate) fn parse(
         range_depth: 0,
         action_line: 0,
         nesting: 0,
-        nesting_max: nesting,
+        nesting_max: nesting.min(NESTING_MAX),
         is_function,
         trees: Vec::new(),
+        names: HashMap::new(),
     };
     let mut root = Vec::new();
     loop {
@@ -94,6 +101,8 @@ struct Parser<'a> {
     nesting_max: usize,
     is_function: &'a dyn Fn(&str) -> bool,
     trees: Vec<Rc<Tree>>,
+    /// Where in `trees` a name is.
+    names: HashMap<Rc<str>, usize>,
 }
 
 impl Parser<'_> {
@@ -167,8 +176,12 @@ impl Parser<'_> {
 
     fn add(&mut self, name: Rc<str>, root: Vec<Node>) -> Parsed<()> {
         let tree = Tree { name, file: self.file.clone(), text: self.text.clone(), root };
-        match self.trees.iter_mut().find(|old| old.name == tree.name) {
-            None => self.trees.push(Rc::new(tree)),
+        let place = self.names.get(&tree.name).copied();
+        match place.and_then(|place| self.trees.get_mut(place)) {
+            None => {
+                self.names.insert(tree.name.clone(), self.trees.len());
+                self.trees.push(Rc::new(tree));
+            }
             Some(old) if old.is_empty() => *old = Rc::new(tree),
             Some(_) if tree.is_empty() => {}
             Some(_) => {
@@ -383,6 +396,11 @@ impl Parser<'_> {
         while self.peek_non_space().kind == Kind::Variable {
             let mark = self.at;
             let name: Rc<str> = self.next().text.into();
+            if self.vars.len() > VARS_MAX {
+                let mut error = self.error(format!("more than {VARS_MAX} variables in one scope"));
+                error.too_deep = true;
+                return Err(error);
+            }
             match self.peek_non_space() {
                 next if matches!(next.kind, Kind::Assign | Kind::Declare) => {
                     pipe.is_assign = next.kind == Kind::Assign;

@@ -113,10 +113,15 @@ impl Default for Capabilities {
 /// The release, as templates see it in `.Release`.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Release {
+    /// The name of the release.
     pub name: String,
+    /// Where its objects go.
     pub namespace: String,
+    /// From 1.
     pub revision: i64,
+    /// Whether this is the first revision.
     pub is_install: bool,
+    /// Whether an earlier revision is replaced.
     pub is_upgrade: bool,
     /// `Helm`, unless a package expects something else.
     pub service: String,
@@ -143,18 +148,23 @@ impl Lookup for NoLookup {
 
 /// Everything that a render depends on: the same input gives the same output.
 pub struct Input<'a> {
+    /// The package or chart.
     pub files: &'a Files,
     /// For a package: the whole values document. For a chart: what the user sets over the chart's own values.
     pub values: Json,
     /// More roots for templates: `Application`, `Platform`. `Chart` here adds to or replaces fields of `.Chart`.
     pub roots: JsonMap<String, Json>,
+    /// `.Release`.
     pub release: Release,
+    /// `.Capabilities`.
     pub capabilities: Capabilities,
     /// What `now` answers, in milliseconds since 1970.
     pub now_unix_ms: i64,
     /// Where all randomness comes from. A seed that stays the same for a release keeps its manifests stable.
     pub seed: [u8; 32],
+    /// What the render may use up.
     pub limits: Limits,
+    /// Answers the `lookup` function.
     pub lookup: &'a dyn Lookup,
     /// Asked about once per thousand steps; `true` ends the render.
     pub deadline: &'a dyn Fn() -> bool,
@@ -165,6 +175,7 @@ pub struct Input<'a> {
 pub struct RenderedFile {
     /// With the chart's name in front, as in `chart/templates/a.yaml`.
     pub path: String,
+    /// What the template wrote.
     pub text: String,
 }
 
@@ -203,7 +214,7 @@ pub fn render(input: &Input<'_>) -> Result<Rendered, Error> {
 }
 
 fn stack_bytes(limits: &Limits) -> usize {
-    let levels = limits.depth as usize + limits.nesting * 4 + 1_000;
+    let levels = limits.depth.min(exec::DEPTH_MAX) as usize + limits.nesting.min(parse::NESTING_MAX) * 4 + 1_000;
     (levels * STACK_PER_LEVEL).next_multiple_of(1 << 20)
 }
 

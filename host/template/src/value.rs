@@ -223,9 +223,12 @@ impl Value {
     }
 }
 
-/// Whether two values are deeply equal as `reflect.DeepEqual` says; `None` when they are too deep or too large to tell.
-pub(crate) fn deep_equal(a: &Value, b: &Value) -> Option<bool> {
-    equal(a, b, 0, &mut VALUE_NODES_MAX.clone())
+/// Whether two values are deeply equal as `reflect.DeepEqual` says, and how many nodes were looked at; `None` when they
+/// are too deep or too large to tell.
+pub(crate) fn deep_equal(a: &Value, b: &Value) -> Option<(bool, usize)> {
+    let mut fuel = VALUE_NODES_MAX;
+    let answer = equal(a, b, 0, &mut fuel)?;
+    Some((answer, VALUE_NODES_MAX - fuel))
 }
 
 fn equal(a: &Value, b: &Value, depth: usize, fuel: &mut usize) -> Option<bool> {

@@ -19,6 +19,9 @@ const DEADLINE_EVERY: u64 = 1024;
 
 type Steps = u64;
 
+/// However large the limit is set: the stack of a render is sized for no more.
+pub(crate) const DEPTH_MAX: u32 = 20_000;
+
 pub(crate) struct Run<'r> {
     pub(crate) limits: &'r Limits,
     pub(crate) lookup: &'r dyn Lookup,
@@ -83,7 +86,7 @@ impl<'r> Run<'r> {
 
     pub(crate) fn enter(&mut self) -> Result<(), Limit> {
         self.depth += 1;
-        if self.depth > self.limits.depth { Err(Limit::Depth) } else { Ok(()) }
+        if self.depth > self.limits.depth.min(DEPTH_MAX) { Err(Limit::Depth) } else { Ok(()) }
     }
 
     pub(crate) fn leave(&mut self) {

@@ -39,6 +39,14 @@ fn endless_recursion_ends_with_the_name_of_its_limit() {
 }
 
 #[test]
+fn the_stack_of_the_caller_does_not_matter() {
+    let deep = r#"{{ define "a" }}{{ with . }}{{ print (print (include "b" .)) }}{{ end }}{{ end }}{{ define "b" }}{{ template "a" . }}{{ end }}{{ include "b" . }}"#;
+    let thread = std::thread::Builder::new().stack_size(256 << 10);
+    let code = thread.spawn(move || code_with(deep, Limits { depth: u32::MAX, ..Limits::default() })).unwrap();
+    assert_ne!(code.join().unwrap(), "ok");
+}
+
+#[test]
 fn large_loops_and_values_end_with_the_name_of_their_limit() {
     assert_eq!(code("{{ range 1000000000 }}{{ end }}"), "TemplateStepsExceeded");
     assert_eq!(code("{{ range until 1000000000 }}{{ end }}"), "TemplateCollectionExceeded");
@@ -51,6 +59,13 @@ fn large_loops_and_values_end_with_the_name_of_their_limit() {
     assert_eq!(code(r#"{{ $x := repeat 1000000 "x" }}{{ range 1000 }}{{ $x }}{{ end }}"#), "TemplateMemoryExceeded");
     assert_eq!(code(r#"{{ replace "" (repeat 10000 "y") (repeat 10000 "x") }}"#), "TemplateStringExceeded");
     assert_eq!(code(r#"{{ printf (repeat 10000 "%100000[1]d") 1 }}"#), "TemplateStringExceeded");
+    assert_eq!(code(&"{{ $x := 1 }}".repeat(1100)), "TemplateNestingExceeded");
+    assert_eq!(code(r#"{{ trimAll (repeat 3000000 "ab") (repeat 3000000 "ab") }}"#), "ok");
+    let brackets = code(r#"{{ printf (repeat 1000000 "%[") 1 }}"#);
+    assert!(["ok", "TemplateStringExceeded"].contains(&brackets), "{brackets}");
+    let equal = "{{ $x := list 1 }}{{ range 17 }}{{ $x = list $x $x }}{{ end }}{{ $y := deepCopy $x }}{{ $l := list }}";
+    let equal = format!("{equal}{{{{ range 100 }}}}{{{{ $l = append $l $y }}}}{{{{ $_ := has $x $l }}}}{{{{ end }}}}");
+    assert_eq!(code(&equal), "TemplateStepsExceeded");
     let small = Limits { output_bytes: 1000, ..Limits::default() };
     assert_eq!(code_with(r#"{{ repeat 2000 "x" }}"#, small), "TemplateOutputExceeded");
 }

@@ -6,7 +6,7 @@ use super::{Answer, Call, Entry, any, s};
 use crate::{
     exec::Fault,
     limits::Limit,
-    value::{Map, MapKind, VALUE_DEPTH_MAX, VALUE_NODES_MAX, Value, deep_copy, deep_equal},
+    value::{Map, MapKind, VALUE_DEPTH_MAX, VALUE_NODES_MAX, Value, deep_copy},
 };
 
 pub(super) const FUNCTIONS: &[Entry] = &[
@@ -48,7 +48,7 @@ pub(super) const FUNCTIONS: &[Entry] = &[
     ("mustMergeOverwrite", "m*m", |call, args| merge_all(call, args, true)),
     ("deepCopy", "a", copy),
     ("mustDeepCopy", "a", copy),
-    ("deepEqual", "aa", |_, args| Ok(Value::Bool(deep_equal(any(args, 0), any(args, 1)).ok_or(Limit::Collection)?))),
+    ("deepEqual", "aa", |call, args| Ok(Value::Bool(call.equal(any(args, 0), any(args, 1))?))),
     ("default", "a*a", |_, args| Ok(if is_empty(any(args, 1)) { any(args, 0) } else { any(args, 1) }.clone())),
     ("empty", "a", |_, args| Ok(Value::Bool(is_empty(any(args, 0))))),
     ("coalesce", "*a", |_, args| Ok(args.iter().find(|v| !is_empty(v)).cloned().unwrap_or(Value::Nil))),

@@ -3,11 +3,7 @@
 use std::rc::Rc;
 
 use super::{Answer, Call, Entry, any, int};
-use crate::{
-    exec::Fault,
-    limits::Limit,
-    value::{Value, deep_equal},
-};
+use crate::{exec::Fault, value::Value};
 
 pub(super) const FUNCTIONS: &[Entry] = &[
     ("list", "*a", |call, args| call.list(args.to_vec())),
@@ -102,7 +98,7 @@ fn compact(call: &mut Call<'_, '_>, args: &[Value]) -> Answer {
 fn contains(call: &mut Call<'_, '_>, list: &[Value], value: &Value) -> Result<bool, Fault> {
     call.run.charge(list.len() as u64 / 8)?;
     for item in list {
-        if deep_equal(item, value).ok_or(Limit::Collection)? {
+        if call.equal(item, value)? {
             return Ok(true);
         }
     }

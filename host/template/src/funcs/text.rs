@@ -13,8 +13,8 @@ pub(super) const FUNCTIONS: &[Entry] = &[
     ("title", "s", |call, args| call.text(title(s(args, 0)))),
     ("untitle", "s", |call, args| call.text(untitle(s(args, 0)))),
     ("trim", "s", |call, args| call.text(s(args, 0).trim())),
-    ("trimAll", "ss", |call, args| call.text(s(args, 1).trim_matches(|c| s(args, 0).contains(c)))),
-    ("trimall", "ss", |call, args| call.text(s(args, 1).trim_matches(|c| s(args, 0).contains(c)))),
+    ("trimAll", "ss", trim_all),
+    ("trimall", "ss", trim_all),
     ("trimSuffix", "ss", |call, args| call.text(s(args, 1).strip_suffix(s(args, 0)).unwrap_or(s(args, 1)))),
     ("trimPrefix", "ss", |call, args| call.text(s(args, 1).strip_prefix(s(args, 0)).unwrap_or(s(args, 1)))),
     ("nospace", "s", |call, args| call.text(s(args, 0).chars().filter(|c| !c.is_whitespace()).collect::<String>())),
@@ -86,6 +86,12 @@ pub(super) const FUNCTIONS: &[Entry] = &[
         call.strings(parts)
     }),
 ];
+
+fn trim_all(call: &mut Call<'_, '_>, args: &[Value]) -> Answer {
+    // A set, since both texts can be long.
+    let cut: std::collections::HashSet<char> = s(args, 0).chars().collect();
+    call.text(s(args, 1).trim_matches(|c| cut.contains(&c)))
+}
 
 /// `strings.Split`, where an empty separator splits between characters.
 fn pieces(text: &str, sep: &str) -> Vec<String> {

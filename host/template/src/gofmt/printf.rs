@@ -52,6 +52,8 @@ pub(crate) fn printf(format: &str, args: &[Value]) -> Option<String> {
     let mut i = 0;
     let mut arg = 0;
     let mut reordered = false;
+    // Looked up once: a format may be megabytes of brackets that nothing closes.
+    let last_bracket = chars.iter().rposition(|c| *c == ']');
     while i < chars.len() {
         if chars[i] != '%' {
             out.push(chars[i]);
@@ -78,7 +80,7 @@ pub(crate) fn printf(format: &str, args: &[Value]) -> Option<String> {
                 return false;
             }
             *reordered = true;
-            match chars[*i..].iter().position(|c| *c == ']') {
+            match last_bracket.filter(|at| at >= i).and_then(|_| chars[*i..].iter().position(|c| *c == ']')) {
                 Some(end) => {
                     let digits: String = chars[*i + 1..*i + end].iter().collect();
                     *i += end + 1;
