@@ -201,20 +201,20 @@ pub(crate) fn documents(text: &str) -> Vec<Document<'_>> {
 /// The objects of one rendered file, in the order of the text. `None` stands for a document that holds only comments.
 pub(crate) fn parse(source: &str, text: &str, nodes: usize) -> Result<Vec<(String, Option<Manifest>)>, Error> {
     let mut parsed = Vec::new();
-    for Document { line, text: piece } in documents(text) {
+    for Document { line: start, text: piece } in documents(text) {
         // The second of two separators in a row stays in Helm's output, but is no part of the object's text.
         let body = piece.strip_prefix("---").unwrap_or(piece).trim();
         let skipped = piece.find(body).unwrap_or(0);
-        let line = line + piece[..skipped].matches('\n').count();
-        let document = Document { line, text: body };
+        let body_line = start + piece[..skipped].matches('\n').count();
         let fail = |line: usize, column: usize, message: String| {
-            let line = document.line + line.max(1) - 1;
+            let line = start + line.max(1) - 1;
             let snippet = text.lines().nth(line - 1).map(str::to_string);
             let mut error = Error::chart(source, message);
             error.detail.helm = format!("YAML parse error on {source}: {}", error.message);
             Error { kind: Kind::Manifest, line, column, snippet, ..error }
         };
-        let object = yaml::read(document.text, nodes).map_err(|error| {
+        // Separated documents have lost the line break that ends them, and with it that of a last block scalar.
+        let object = yaml::read(&format!("{piece}\n"), nodes).map_err(|error| {
             if error.too_large {
                 return Error::limit(source, crate::limits::Limit::Document);
             }
@@ -230,12 +230,9 @@ pub(crate) fn parse(source: &str, text: &str, nodes: usize) -> Result<Vec<(Strin
         })?;
         let manifest = match object {
             Json::Null => None,
-            object @ Json::Object(_) => Some(Manifest {
-                source: source.to_string(),
-                line: document.line,
-                object,
-                text: document.text.trim().to_string(),
-            }),
+            object @ Json::Object(_) => {
+                Some(Manifest { source: source.to_string(), line: body_line, object, text: body.to_string() })
+            }
             other => {
                 let kind = crate::json::kind(&other);
                 return Err(fail(1, 1, format!("a manifest must be a map, but this document is of type {kind}")));

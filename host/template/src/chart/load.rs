@@ -64,7 +64,10 @@ fn load_at(files: &BTreeMap<String, Vec<u8>>, prefix: &str, limits: &Limits, dep
     let mut values = Map::new();
     if let Some(text) = self::text(files, "values.yaml") {
         for document in manifest::documents(&text) {
-            let more = read_map_at(&at("values.yaml"), document.text, document.line, limits)?;
+            // All but the last have lost the line break that ends them.
+            let whole = if text.ends_with(document.text) { "" } else { "\n" };
+            let own = format!("{}{whole}", document.text);
+            let more = read_map_at(&at("values.yaml"), &own, document.line, limits)?;
             override_with(&mut values, more);
         }
     }

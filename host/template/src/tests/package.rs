@@ -77,6 +77,16 @@ fn text_that_is_not_yaml_names_the_template_the_line_and_the_reason() {
 }
 
 #[test]
+fn a_block_scalar_at_the_end_of_a_document_keeps_its_line_break() {
+    let text = "kind: A\nx: |\n  a\n---\nkind: B\nx: |\n  b\n";
+    for text in [text, text.trim_end()] {
+        let rendered = package(&[("templates/a.yaml", text)]).render().unwrap();
+        let found: Vec<_> = rendered.manifests.iter().map(|m| m.object["x"].as_str().unwrap()).collect();
+        assert_eq!(found, ["a\n", "b\n"]);
+    }
+}
+
+#[test]
 fn hooks_come_last_and_unknown_events_are_left_out() {
     let hook = |name: &str, event: &str| {
         format!("kind: Job\nmetadata:\n  name: {name}\n  annotations:\n    helm.sh/hook: {event}\n---\n")
