@@ -78,7 +78,8 @@ pub fn client_of(devcluster: &DevCluster) -> kube::Client {
 }
 
 fn build_hooks(args: &crate::cli::Build) -> Result<Exit, Report> {
-    let options = build::Options { force: args.force, target_dir: args.target_dir.clone(), ..build::Options::default() };
+    let options =
+        build::Options { force: args.force, target_dir: args.target_dir.clone(), ..build::Options::default() };
     let built = if args.crates {
         build::build_crates(&args.package, &options)
     } else {

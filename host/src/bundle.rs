@@ -69,7 +69,8 @@ pub fn read(folder: &Path) -> Result<PackageSource, Report> {
     let mut bytes_left = PACKAGE_BYTES;
     let mut open: Vec<(PathBuf, String, usize)> = vec![(folder.to_owned(), String::new(), 0)];
     while let Some((at, prefix, depth)) = open.pop() {
-        let failed = |error: &std::io::Error| Report::new("PackageUnreadable", error.to_string()).at(at.display().to_string());
+        let failed =
+            |error: &std::io::Error| Report::new("PackageUnreadable", error.to_string()).at(at.display().to_string());
         for entry in fs::read_dir(&at).map_err(|error| failed(&error))? {
             let entry = entry.map_err(|error| failed(&error))?;
             let path = entry.path();
@@ -88,7 +89,9 @@ pub fn read(folder: &Path) -> Result<PackageSource, Report> {
                     continue;
                 }
                 if depth >= DEPTH {
-                    return Err(Report::new("PackageTooDeep", format!("more than {DEPTH} folders below each other")).at(place));
+                    return Err(
+                        Report::new("PackageTooDeep", format!("more than {DEPTH} folders below each other")).at(place)
+                    );
                 }
                 open.push((path, inner, depth + 1));
             } else if !belongs(&inner) {
@@ -98,7 +101,8 @@ pub fn read(folder: &Path) -> Result<PackageSource, Report> {
                     .at(place)
                     .hint("replace the link by the file that it leads to"));
             } else if kind.is_file() {
-                let bytes = read_bounded(&path, FILE_BYTES.min(bytes_left)).map_err(|report| report.at(place.clone()))?;
+                let bytes =
+                    read_bounded(&path, FILE_BYTES.min(bytes_left)).map_err(|report| report.at(place.clone()))?;
                 bytes_left = bytes_left.saturating_sub(bytes.len() as u64);
                 source.insert(&inner, bytes).map_err(|problem| Report::new(&problem.reason, problem.to_string()))?;
             } else {
@@ -142,7 +146,15 @@ mod tests {
             fs::create_dir_all(path.parent().unwrap()).unwrap();
             fs::write(path, "x").unwrap();
         };
-        for path in ["package.yaml", "dev.yaml", "templates/a/b.yaml", "hooks/h.wasm", "hooks/h/src/lib.rs", ".git/x", "openapi/values.yaml"] {
+        for path in [
+            "package.yaml",
+            "dev.yaml",
+            "templates/a/b.yaml",
+            "hooks/h.wasm",
+            "hooks/h/src/lib.rs",
+            ".git/x",
+            "openapi/values.yaml",
+        ] {
             write(path);
         }
         let source = read(folder.path()).unwrap();

@@ -11,9 +11,11 @@ use crate::telemetry::LogFormat;
 /// Run the hooks of Kubernetes packages in a WebAssembly sandbox.
 #[derive(Debug, Parser)]
 #[command(name = "barbless", version, about, propagate_version = true)]
-#[command(after_help = "Exit codes: 0 done, 1 failed, 2 wrong usage, 3 a difference was found, 4 timed out, 5 not found, \
+#[command(
+    after_help = "Exit codes: 0 done, 1 failed, 2 wrong usage, 3 a difference was found, 4 timed out, 5 not found, \
                         6 denied, 7 checks failed, 130 interrupted.\nData goes to standard output, everything else to \
-                        standard error.")]
+                        standard error."
+)]
 pub struct Cli {
     /// What is logged: a level, or levels by module such as `barbless=debug,warn`.
     #[arg(long, global = true, env = "BARBLESS_LOG_LEVEL", default_value = "warn", value_name = "FILTER")]
@@ -132,6 +134,9 @@ pub struct Inspect {
     /// How it is printed.
     #[arg(short, long, value_enum, default_value = "table")]
     pub output: Output,
+    /// Do not run the component, not even to ask for its hooks: show what the file says of itself.
+    #[arg(long)]
+    pub no_run: bool,
 }
 
 /// `90`, `90s`, `2m`, `500ms`.

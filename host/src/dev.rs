@@ -8,7 +8,9 @@ use std::time::{Duration, Instant};
 
 use barbless_cluster::{ApplicationEvent, Cluster};
 use barbless_devcluster::DevCluster;
+use barbless_domain::event::Event;
 use barbless_domain::grant::{Grant, Interface, Permission};
+use barbless_domain::hook::Trigger;
 use barbless_domain::identity::{ApplicationId, ObjectRef};
 use barbless_domain::operation::OperationResult;
 use barbless_domain::package::{MANIFEST, Manifest};
@@ -160,6 +162,10 @@ fn build_hooks(package: &Path, ui: &Ui) -> Result<(), Report> {
 
 pub(crate) fn build_report(error: &build::BuildError) -> Report {
     let mut report = Report::of(error.reason(), error);
+    if let Some(detail) = error.detail() {
+        report.message.push('\n');
+        report.message.push_str(detail.trim_end());
+    }
     report.hint = error.hint();
     report
 }
@@ -282,10 +288,7 @@ async fn start(
         Some(dir) => RunLog::open(dir).map_err(|error| Report::of("DataDirUnusable", &error))?,
         None => RunLog::in_memory(),
     };
-    let platform = Platform {
-        kubernetes_version: parse_version(KUBERNETES_VERSION).ok(),
-        ..Platform::default()
-    };
+    let platform = Platform { kubernetes_version: parse_version(KUBERNETES_VERSION).ok(), ..Platform::default() };
     let (platform, facts) = watch::channel(platform);
     let notices = Notices::default();
     let shown = forward(&notices);
@@ -345,7 +348,12 @@ async fn observe(cluster: Cluster, id: ApplicationId, handle: Handle) {
                 continue;
             }
             ApplicationEvent::Malformed(bad) => {
-                tracing::warn!(namespace = bad.namespace, name = bad.name, why = bad.why, "an Application cannot be read");
+                tracing::warn!(
+                    namespace = bad.namespace,
+                    name = bad.name,
+                    why = bad.why,
+                    "an Application cannot be read"
+                );
                 continue;
             }
             ApplicationEvent::Deleted { .. } => continue,
@@ -356,7 +364,7 @@ async fn observe(cluster: Cluster, id: ApplicationId, handle: Handle) {
             {
                 tracing::warn!(application = %id, error = error.chain(), "the finalizer is not there yet");
             }
-            handle.send(barbless_domain::event::Event::Observed(seen.desired)).await;
+            handle.send(Event::Observed(seen.desired)).await;
         }
     }
 }
@@ -383,19 +391,42 @@ async fn once(session: &mut Session, script: &Script, ui: &mut Ui) -> Result<boo
         })
         .await?;
     }
+    run_schedules(session, ui).await?;
     ui.heading("deleting");
-    session.cluster.delete_application(&session.id).await.map_err(|error| Report::new(error.reason(), error.chain()))?;
+    session
+        .cluster
+        .delete_application(&session.id)
+        .await
+        .map_err(|error| Report::new(error.reason(), error.chain()))?;
     wait(session, ui, "deleting", App::is_finished).await?;
     Ok(!script.change.settings.is_empty())
 }
 
+/// A short life sees few schedules: those that were not due yet are made due now, so that each hook has run.
+async fn run_schedules(session: &mut Session, ui: &mut Ui) -> Result<(), Report> {
+    let application = session.id.to_string();
+    let ran = |services: &Services, hook: &str, schedule: &str| {
+        let due = Trigger::Schedule(schedule.to_owned());
+        services.runs.of(&application).iter().any(|record| record.hook == hook && record.trigger == due)
+    };
+    let app = session.handle.state();
+    let hooks = app.loaded().map(|loaded| loaded.hooks.as_slice()).unwrap_or_default();
+    let all = hooks.iter().flat_map(|hook| hook.schedules().map(|schedule| (hook.name.clone(), schedule.name.clone())));
+    for (hook, schedule) in all {
+        if ran(&session.services, &hook, &schedule) {
+            continue;
+        }
+        ui.heading(&format!("running schedule '{schedule}' of hook '{hook}' now"));
+        let event = Event::ScheduleDue { hook: hook.clone(), schedule: schedule.clone() };
+        session.handle.send(event).await;
+        let services = Arc::clone(&session.services);
+        wait(session, ui, "running a schedule", |app| app.is_idle() && ran(&services, &hook, &schedule)).await?;
+    }
+    Ok(())
+}
+
 /// Shows what happens until the application is as wanted. A failure that nobody means to repeat ends it.
-async fn wait(
-    session: &mut Session,
-    ui: &mut Ui,
-    what: &str,
-    holds: impl Fn(&App) -> bool,
-) -> Result<(), Report> {
+async fn wait(session: &mut Session, ui: &mut Ui, what: &str, holds: impl Fn(&App) -> bool) -> Result<(), Report> {
     let deadline = tokio::time::Instant::now() + session.timeout;
     let handle = session.handle.clone();
     let reached = handle.wait_for(holds);
@@ -475,7 +506,10 @@ fn summarise(
 ) -> Result<Exit, Report> {
     let records = session.services.runs.of(&session.id.to_string());
     let carried_out = |result: &OperationResult| matches!(result, OperationResult::Done | OperationResult::Unchanged);
-    let error = result.as_ref().err().map(|report| json!({"code": report.code, "message": report.message, "hint": report.hint}));
+    let error = result
+        .as_ref()
+        .err()
+        .map(|report| json!({"code": report.code, "message": report.message, "hint": report.hint}));
     let ok = result.is_ok() && leftovers.is_empty();
     let summary = Summary {
         ok,
@@ -484,7 +518,11 @@ fn summarise(
         version: session.manifest.version.to_string(),
         runs: records.len(),
         failed_runs: records.iter().filter(|record| !record.end.is_ok()).count(),
-        operations: records.iter().flat_map(|record| &record.operations).filter(|(_, result)| carried_out(result)).count(),
+        operations: records
+            .iter()
+            .flat_map(|record| &record.operations)
+            .filter(|(_, result)| carried_out(result))
+            .count(),
         objects: session.handle.objects(),
         changed_setting: matches!(result, Ok(true)),
         leftovers,
@@ -516,7 +554,10 @@ fn table(summary: &Summary) -> String {
     row("operations of hooks", summary.operations.to_string());
     row("objects of the release", summary.objects.to_string());
     row("changed a setting", if summary.changed_setting { "yes".to_owned() } else { "no".to_owned() });
-    row("left in the cluster", if summary.leftovers.is_empty() { "nothing".to_owned() } else { summary.leftovers.join(", ") });
+    row(
+        "left in the cluster",
+        if summary.leftovers.is_empty() { "nothing".to_owned() } else { summary.leftovers.join(", ") },
+    );
     row("seconds", format!("{:.2}", summary.seconds));
     format!("{table}\n")
 }

@@ -126,9 +126,10 @@ struct Driver {
 impl Driver {
     async fn run(mut self) {
         while !self.app.is_finished() {
-            let pause = self.app.wake().map_or(SLEEP_MAX, |at| {
-                Duration::from_millis(at.0.saturating_sub(now().0)).min(SLEEP_MAX)
-            });
+            let pause = self
+                .app
+                .wake()
+                .map_or(SLEEP_MAX, |at| Duration::from_millis(at.0.saturating_sub(now().0)).min(SLEEP_MAX));
             let event = tokio::select! {
                 event = self.inbox.recv() => match event {
                     Some(event) => event,
@@ -218,14 +219,12 @@ async fn act(context: Arc<Context>, effect: Effect, token: CancellationToken) ->
     }
     let work = match effect {
         Effect::Deploy { version, .. } => boxed(async move { done(package::deploy(&context, &version).await) }),
-        Effect::Load { version, .. } => boxed(async move {
-            package::load(&context, &version).await.map_or_else(Answer::Failed, Answer::Loaded)
-        }),
+        Effect::Load { version, .. } => {
+            boxed(async move { package::load(&context, &version).await.map_or_else(Answer::Failed, Answer::Loaded) })
+        }
         Effect::Adopt { .. } => return done(package::adopt(&context)),
         Effect::CheckRequirements { .. } => return Answer::Requirements(package::unmet_requirements(&context)),
-        Effect::Configure { settings, .. } => {
-            boxed(async move { done(package::configure(&context, settings).await) })
-        }
+        Effect::Configure { settings, .. } => boxed(async move { done(package::configure(&context, settings).await) }),
         Effect::StartBindings { .. } => boxed(async move { bindings::start(&context, &token).await }),
         Effect::StopBindings { .. } => boxed(async move {
             bindings::stop(&context).await;
@@ -234,9 +233,11 @@ async fn act(context: Arc<Context>, effect: Effect, token: CancellationToken) ->
         Effect::RunHook { hook, trigger, attempt, .. } => {
             boxed(async move { hooks::run(&context, &hook, trigger, attempt, &token).await })
         }
-        Effect::Render { maintenance, .. } => boxed(async move {
-            release::render(&context, maintenance).await.map_or_else(Answer::Failed, Answer::Rendered)
-        }),
+        Effect::Render { maintenance, .. } => {
+            boxed(
+                async move { release::render(&context, maintenance).await.map_or_else(Answer::Failed, Answer::Rendered) },
+            )
+        }
         Effect::Apply { .. } => boxed(async move { release::apply(&context, &token).await }),
         Effect::CheckDrift { .. } => {
             boxed(async move { release::missing(&context).await.map_or_else(Answer::Failed, Answer::Missing) })

@@ -3,6 +3,7 @@
 use barbless_domain::declaration::{ComponentDeclarations, Hooks};
 use barbless_domain::grant::Interface;
 use barbless_domain::hook::{Binding, HookDeclaration};
+use barbless_domain::limits::GuestLimits;
 use barbless_sandbox::World;
 use serde::Serialize;
 use serde_json::Value;
@@ -27,6 +28,9 @@ struct Facts {
     interfaces: Vec<Interface>,
     worlds: Vec<&'static str>,
     hooks: Vec<HookDeclaration>,
+    /// With --no-run: the hooks that were written down when the component was built.
+    #[serde(skip_serializing_if = "Vec::is_empty")]
+    declared: Vec<Value>,
     /// What is wrong with the hooks; a package with such a component is not loaded.
     problems: Vec<String>,
 }
@@ -38,7 +42,8 @@ struct Facts {
 pub(crate) async fn command(args: &Inspect) -> Result<Exit, Report> {
     let place = args.component.display().to_string();
     let bytes = bundle::read_bounded(&args.component, BYTES).map_err(|report| report.at(place.clone()))?;
-    let facts = loaded(&bytes).await.map_err(|report| report.at(place))?;
+    let facts = if args.no_run { scanned(&bytes) } else { loaded(&bytes).await };
+    let facts = facts.map_err(|report| report.at(place))?;
     match args.output {
         Output::Json => {
             let text = serde_json::to_string_pretty(&facts)
@@ -53,10 +58,8 @@ pub(crate) async fn command(args: &Inspect) -> Result<Exit, Report> {
 
 async fn loaded(bytes: &[u8]) -> Result<Facts, Report> {
     let sandbox = app::sandbox(app::default_cache())?;
-    let component = sandbox
-        .load(bytes.to_vec())
-        .await
-        .map_err(|error| Report::of(error.reason(), &error).hint(error.hint()))?;
+    let component =
+        sandbox.load(bytes.to_vec()).await.map_err(|error| Report::of(error.reason(), &error).hint(error.hint()))?;
     let hooks = component.hooks().to_vec();
     let declared = ComponentDeclarations {
         component: "the component".to_owned(),
@@ -72,7 +75,25 @@ async fn loaded(bytes: &[u8]) -> Result<Facts, Report> {
         interfaces: component.interfaces().iter().copied().collect(),
         worlds: World::ALL.into_iter().filter(|world| component.has(*world)).map(World::as_str).collect(),
         hooks,
+        declared: Vec::new(),
         problems: problems.iter().map(ToString::to_string).collect(),
+    })
+}
+
+/// The same without running guest code.
+fn scanned(bytes: &[u8]) -> Result<Facts, Report> {
+    let facts = barbless_sandbox::facts(bytes, &GuestLimits::default())
+        .map_err(|error| Report::of(error.reason(), &error).hint(error.hint()))?;
+    Ok(Facts {
+        digest: facts.digest,
+        bytes: bytes.len() as u64,
+        imports: facts.imports,
+        exports: facts.exports,
+        interfaces: facts.interfaces.into_iter().collect(),
+        worlds: facts.worlds.into_iter().map(World::as_str).collect(),
+        hooks: Vec::new(),
+        declared: facts.declared,
+        problems: Vec::new(),
     })
 }
 
@@ -93,6 +114,13 @@ fn table(facts: &Facts) -> String {
         line(if index == 0 { "exports" } else { "" }, export);
     }
     text.push('\n');
+    if !facts.declared.is_empty() {
+        text.push_str("written down when it was built, not asked for now:\n");
+        for hook in &facts.declared {
+            text.push_str(&format!("{hook}\n"));
+        }
+        return text;
+    }
     if facts.hooks.is_empty() {
         text.push_str("no hooks\n");
         return text;

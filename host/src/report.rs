@@ -91,13 +91,7 @@ impl Report {
 
 impl From<Failure> for Report {
     fn from(failure: Failure) -> Self {
-        Self {
-            code: failure.reason,
-            message: failure.message,
-            place: None,
-            hint: failure.hint,
-            exit: Exit::Failed,
-        }
+        Self { code: failure.reason, message: failure.message, place: None, hint: failure.hint, exit: Exit::Failed }
     }
 }
 
@@ -167,7 +161,8 @@ mod tests {
 
     #[test]
     fn a_report_says_what_where_why_and_what_to_do() {
-        let report = Report::new("BadManifest", "unknown key 'nmae'").at("package.yaml:3:1").hint("did you mean 'name'?");
+        let report =
+            Report::new("BadManifest", "unknown key 'nmae'").at("package.yaml:3:1").hint("did you mean 'name'?");
         assert_eq!(
             report.to_string(),
             "error[BadManifest]: package.yaml:3:1: unknown key 'nmae'\n  help: did you mean 'name'?"

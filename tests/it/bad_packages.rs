@@ -35,8 +35,8 @@ fn cases() -> Vec<Case> {
         case(
             "unknown key",
             package("bad").with("package.yaml", "apiVersion: v1\ntype: Application\nnmae: bad\nversion: 1.0.0\nstage: Experimental\ndescriptions: {en: x}\n"),
-            "UnknownKey",
-            &["package.yaml:3", "nmae"],
+            "MissingKey",
+            &["package.yaml:3", "nmae", "'name' is missing"],
         ),
         case(
             "another version",
@@ -44,23 +44,23 @@ fn cases() -> Vec<Case> {
             "VersionMismatch",
             &["9.0.0", "1.0.0"],
         ),
-        case("schema of the wrong type", package("bad").with("openapi/settings.yaml", "type: [object\n"), "BadYaml", &["openapi/settings.yaml"]),
+        case("schema of the wrong type", package("bad").with("openapi/settings.yaml", "type: [object\n"), "MalformedYaml", &["openapi/settings.yaml:1"]),
         case("not wasm", with_component(b"hello".to_vec()), "ComponentNotWasm", &["hooks/h.wasm"]),
         case("empty component", with_component(Vec::new()), "ComponentEmpty", &["hooks/h.wasm"]),
         case("core module", with_component(wat::parse_str("(module)").unwrap()), "ComponentIsCoreModule", &["hooks/h.wasm"]),
-        case("truncated", with_component(minimal[..minimal.len() / 2].to_vec()), "ComponentMalformed", &["hooks/h.wasm"]),
-        case("nothing that we ask for", with_component(wat::parse_str("(component)").unwrap()), "ComponentWithoutExports", &["hooks/h.wasm"]),
+        case("truncated", with_component(minimal[..minimal.len() / 2].to_vec()), "ComponentTruncated", &["hooks/h.wasm"]),
+        case("nothing that we ask for", with_component(wat::parse_str("(component)").unwrap()), "ComponentMissingExport", &["hooks/h.wasm"]),
         Case {
             name: "settings that violate the schema",
             source: schemas,
             settings: json!({"replicas": 0}),
-            reason: "SettingsInvalid",
+            reason: "SchemaViolated",
             says: &["replicas"],
         },
-        case("unclosed if", template("a: {{ if true }}\n"), "TemplateParseError", &["templates/bad.yaml:"]),
-        case("unknown function", template("\n\na: {{ frobnicate 1 }}\n"), "TemplateParseError", &["templates/bad.yaml:3", "frobnicate"]),
-        case("failing template", template("a: {{ required \"give a name\" .Values.name }}\n"), "TemplateExecutionError", &["give a name"]),
-        case("no yaml", template("a: [\n"), "TemplateYamlError", &["templates/bad.yaml"]),
+        case("unclosed if", template("a: {{ if true }}\n"), "TemplateParseFailed", &["templates/bad.yaml:"]),
+        case("unknown function", template("\n\na: {{ frobnicate 1 }}\n"), "TemplateParseFailed", &["templates/bad.yaml:3", "frobnicate"]),
+        case("failing template", template("a: {{ required \"give a name\" .Values.name }}\n"), "TemplateRefused", &["give a name"]),
+        case("no yaml", template("a: [\n"), "ManifestInvalid", &["templates/bad.yaml"]),
         case("no kind", template("a: b\n"), "BadManifest", &["templates/bad.yaml"]),
         case(
             "another namespace",
@@ -71,7 +71,7 @@ fn cases() -> Vec<Case> {
         case(
             "cluster-scoped",
             template("apiVersion: rbac.authorization.k8s.io/v1\nkind: ClusterRole\nmetadata: {name: x}\n"),
-            "ClusterScoped",
+            "ClusterScopeNotGranted",
             &["ClusterRole"],
         ),
         case("unknown kind", template("apiVersion: example.com/v1\nkind: Nothing\nmetadata: {name: x}\n"), "KindNotServed", &["Nothing"]),
@@ -86,7 +86,10 @@ async fn each_defect_is_told_with_place_reason_and_code_and_nothing_is_written()
         let app = world.install("bad", case.source, case.settings).await;
         let failure = app.failure().await;
         if failure.reason != case.reason || !case.says.iter().all(|word| failure.message.contains(word)) {
-            wrong.push(format!("{}: [{}] {} (wanted [{}] with {:?})", case.name, failure.reason, failure.message, case.reason, case.says));
+            wrong.push(format!(
+                "{}: [{}] {} (wanted [{}] with {:?})",
+                case.name, failure.reason, failure.message, case.reason, case.says
+            ));
         }
         let names = app.names("v1", "ConfigMap").await;
         if names != ["kube-root-ca.crt"] {

@@ -80,3 +80,12 @@ fn errors_have_a_code_a_place_and_a_hint_and_go_to_standard_error() {
         assert!(output.stdout.is_empty(), "{arguments:?}");
     }
 }
+
+#[test]
+fn inspect_can_do_without_running_the_component() {
+    let output = barbless(&["inspect", "examples/minimal/hooks/minimal-hooks.wasm", "--no-run", "-o", "json"]);
+    assert_eq!(output.status.code(), Some(0), "{}", text(&output.stderr));
+    let facts: Value = serde_json::from_slice(&output.stdout).unwrap();
+    assert_eq!(facts["hooks"], serde_json::json!([]), "nothing was asked");
+    assert_eq!(facts["declared"][0]["name"], "greet");
+}

@@ -51,7 +51,7 @@ async fn each_misbehaviour_has_its_own_reason_and_applies_nothing() {
     let cases = [
         ("panics-on-an-index", "HookPanicked"),
         ("loops", "HookCpuTimeExceeded"),
-        ("loops-in-the-host", "HookCpuTimeExceeded"),
+        ("loops-in-the-host", "HookDenied"),
         ("eats-memory", "HookMemoryExceeded"),
         ("recurses", "HookMemoryExceeded"),
         ("asks-for-another-namespace", "HookDenied"),

@@ -13,7 +13,9 @@ const SCHEMA: &str = "type: object\nproperties:\n  replicas:\n    type: integer\
 #[tokio::test(flavor = "multi_thread")]
 async fn a_package_without_hooks_is_installed_changed_and_removed() {
     let world = World::new().await;
-    let source = package("plain").with("openapi/settings.yaml", SCHEMA).with("openapi/values.yaml", "x-extend:\n  schema: settings.yaml\ntype: object\n");
+    let source = package("plain")
+        .with("openapi/settings.yaml", SCHEMA)
+        .with("openapi/values.yaml", "x-extend:\n  schema: settings.yaml\ntype: object\n");
     let app = world.install("plain", source, nothing()).await;
     app.ready().await;
     let object = app.object("v1", "ConfigMap", "plain-config").await.unwrap();
@@ -60,10 +62,13 @@ async fn a_new_version_upgrades_in_place() {
     let manifest = String::from_utf8(second).unwrap().replace("1.0.0", "2.0.0");
     let template = "apiVersion: v1\nkind: ConfigMap\nmetadata:\n  name: moves-config\ndata:\n  version: {{ .Application.Package.Version | quote }}\n";
     app.put_on_shelf(
-        barbless_domain::package::PackageSource::new().with("package.yaml", &manifest).with("templates/config.yaml", template),
+        barbless_domain::package::PackageSource::new()
+            .with("package.yaml", &manifest)
+            .with("templates/config.yaml", template),
     );
     world.cluster.patch_application(&app.id, &json!({"packageVersion": "2.0.0"})).await.unwrap();
-    app.wait("on the new version", |app| app.is_idle() && app.status().current_version.as_deref() == Some("2.0.0")).await;
+    app.wait("on the new version", |app| app.is_idle() && app.status().current_version.as_deref() == Some("2.0.0"))
+        .await;
     let after = app.object("v1", "ConfigMap", "moves-config").await.unwrap();
     assert_eq!(after["metadata"]["uid"], before["metadata"]["uid"], "the object was changed, not made anew");
     assert_eq!(after["data"]["version"], "2.0.0");
@@ -106,7 +111,8 @@ async fn lost_requirements_remove_the_objects_and_keep_the_application() {
 #[tokio::test(flavor = "multi_thread")]
 async fn what_somebody_else_owns_is_not_taken() {
     let world = World::new().await;
-    let mine = json!({"apiVersion": "v1", "kind": "ConfigMap", "metadata": {"name": "takes-config"}, "data": {"mine": "yes"}});
+    let mine =
+        json!({"apiVersion": "v1", "kind": "ConfigMap", "metadata": {"name": "takes-config"}, "data": {"mine": "yes"}});
     world.cluster.apply_object("a-user", "default", &mine).await.unwrap();
     let app = world.install("takes", package("takes"), nothing()).await;
     let failure = app.failure().await;

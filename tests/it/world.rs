@@ -99,7 +99,13 @@ impl World {
         self.install_with(name, source, settings, Grants::AsAsked).await
     }
 
-    pub(crate) async fn install_with(&self, name: &str, source: PackageSource, settings: Value, grants: Grants) -> Running {
+    pub(crate) async fn install_with(
+        &self,
+        name: &str,
+        source: PackageSource,
+        settings: Value,
+        grants: Grants,
+    ) -> Running {
         let id = ApplicationId::new("default", name).unwrap();
         let shelf = Arc::new(Shelf(Mutex::new(source)));
         let running = self.begin(&id, &shelf, grants);

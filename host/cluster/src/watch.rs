@@ -96,6 +96,16 @@ async fn step(cluster: &Cluster, spec: &WatchSpec, state: State) -> (State, Opti
                 tokio::time::sleep(pause).await;
             }
             match cluster.resolve(&spec.gvk).await {
+                // Whoever names a namespace does not want, and may not see, the objects of the whole cluster.
+                Ok(resource)
+                    if spec.namespace.is_some() && resource.scope == barbless_domain::grant::Scope::Cluster =>
+                {
+                    let event = WatchEvent::Failed {
+                        reason: "ScopeMismatch".to_owned(),
+                        message: format!("{} is cluster-scoped, and a namespace was asked for", spec.gvk),
+                    };
+                    (State::Resolving { pause: UNSERVED_PAUSE_MAX }, Some(event))
+                }
                 Ok(resource) => {
                     let events = open(cluster, spec, &resource);
                     (State::Watching { resource, events, list: Vec::new() }, None)
@@ -140,10 +150,8 @@ async fn step(cluster: &Cluster, spec: &WatchSpec, state: State) -> (State, Opti
 fn open(cluster: &Cluster, spec: &WatchSpec, resource: &Resource) -> Events {
     let client = cluster.client().clone();
     let api: Api<DynamicObject> = match &spec.namespace {
-        Some(namespace) if resource.scope == barbless_domain::grant::Scope::Namespaced => {
-            Api::namespaced_with(client, namespace, &resource.api)
-        }
-        _ => Api::all_with(client, &resource.api),
+        Some(namespace) => Api::namespaced_with(client, namespace, &resource.api),
+        None => Api::all_with(client, &resource.api),
     };
     let mut config = watcher::Config::default().page_size(PAGE);
     let fields = field_selector(spec);

@@ -178,7 +178,8 @@ impl SnapshotStore {
             State::Failed(reason) => SnapshotState::NotSynchronised(reason.clone()),
             State::Synced => {
                 let items = &self.items;
-                let view = self.view.get_or_insert_with(|| Arc::new(Snapshot { items: items.values().cloned().collect() }));
+                let view =
+                    self.view.get_or_insert_with(|| Arc::new(Snapshot { items: items.values().cloned().collect() }));
                 SnapshotState::Ready(Arc::clone(view))
             }
         }

@@ -238,6 +238,11 @@ fn told(error: &wasmtime::Error) -> String {
     shown(&format!("{error:#}"), 1024)
 }
 
+/// `sha256:…` of bytes.
+pub(crate) fn digest_of(bytes: &[u8]) -> String {
+    format!("sha256:{}", hex(&Sha256::digest(bytes)))
+}
+
 fn hex(bytes: &[u8]) -> String {
     use std::fmt::Write as _;
     bytes.iter().fold(String::with_capacity(bytes.len() * 2), |mut text, byte| {

@@ -47,6 +47,52 @@ pub(crate) fn scan(wasm: &[u8], limits: &GuestLimits) -> Result<Scan, LoadError>
     classify(walk.imports, walk.exports)
 }
 
+/// Custom section in which the SDK repeats the declarations of hooks, one JSON object a line.
+const DECLARED_SECTION: &str = "barbless-hooks";
+/// Bytes of these sections that are read.
+const DECLARED_BYTES: usize = 1024 * 1024;
+
+/// What a component says of itself, found without running any of it.
+#[derive(Debug, Clone, PartialEq)]
+pub struct Facts {
+    /// `sha256:…` of its bytes.
+    pub digest: String,
+    /// Names of its imports.
+    pub imports: Vec<String>,
+    /// Names of its exports.
+    pub exports: Vec<String>,
+    /// Interfaces that must be granted to it.
+    pub interfaces: BTreeSet<Interface>,
+    /// What it can be asked for.
+    pub worlds: BTreeSet<World>,
+    /// Its hooks, as the SDK wrote them down when it was built; empty if it was built without the SDK. Nothing holds
+    /// the component to them: what counts is what it declares when it is loaded.
+    pub declared: Vec<serde_json::Value>,
+}
+
+/// Looks at a component without compiling or running it.
+///
+/// # Errors
+/// [`LoadError`] for everything that is wrong with its outside.
+pub fn facts(wasm: &[u8], limits: &GuestLimits) -> Result<Facts, LoadError> {
+    let Scan { imports, exports, interfaces, worlds } = scan(wasm, limits)?;
+    let mut declared = Vec::new();
+    let mut bytes = 0;
+    for payload in Parser::new(0).parse_all(wasm) {
+        let Payload::CustomSection(section) = payload.map_err(|error| malformed(&error))? else { continue };
+        if section.name() != DECLARED_SECTION {
+            continue;
+        }
+        bytes += section.data().len();
+        if bytes > DECLARED_BYTES {
+            break;
+        }
+        let lines = section.data().split(|byte| *byte == b'\n').filter(|line| !line.is_empty());
+        declared.extend(lines.filter_map(|line| serde_json::from_slice::<serde_json::Value>(line).ok()));
+    }
+    Ok(Facts { digest: crate::compile::digest_of(wasm), imports, exports, interfaces, worlds, declared })
+}
+
 fn bounded(what: &'static str, actual: u64, limit: u64) -> Result<(), LoadError> {
     if actual > limit { Err(LoadError::TooLarge { what, actual, limit }) } else { Ok(()) }
 }

@@ -27,4 +27,5 @@ pub use crate::compile::compile_main;
 pub use crate::component::{Component, Sandbox, World};
 pub use crate::config::{Compiler, Config};
 pub use crate::error::{CallError, LoadError, PrepareError, SandboxError};
+pub use crate::inspect::{Facts, facts};
 pub use crate::prepared::{AssessedStatus, CallOutcome, Health, Prepared, Verdict};

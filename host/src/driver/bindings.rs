@@ -10,7 +10,7 @@ use std::time::Duration;
 use barbless_cluster::{WatchEvent, WatchSpec};
 use barbless_domain::event::{Answer, Event, Failure};
 use barbless_domain::grant::Scope;
-use barbless_domain::hook::{Change, KubernetesBinding, Projection};
+use barbless_domain::hook::{Change, HookDeclaration, KubernetesBinding, Projection};
 use barbless_domain::identity::Gvk;
 use barbless_domain::limits::CHANGES_PER_RUN;
 use barbless_domain::schedule::{Schedule, Zone};
@@ -59,7 +59,7 @@ pub(super) async fn start(context: &Arc<Context>, token: &CancellationToken) -> 
     context.instance.data().snapshots = stores;
     for hook in package.hooks.iter().map(|hook| &hook.declaration) {
         for binding in hook.kubernetes() {
-            let spec = match watch_spec(context, binding).await {
+            let spec = match watch_spec(context, &package, hook, binding).await {
                 Ok(spec) => spec,
                 Err(failure) => return Answer::Failed(failure),
             };
@@ -114,12 +114,19 @@ pub(super) async fn stop(context: &Context) {
     context.instance.data().snapshots.clear();
 }
 
-async fn watch_spec(context: &Context, binding: &KubernetesBinding) -> Result<WatchSpec, Failure> {
+async fn watch_spec(
+    context: &Context,
+    package: &LoadedPackage,
+    hook: &HookDeclaration,
+    binding: &KubernetesBinding,
+) -> Result<WatchSpec, Failure> {
     let gvk = Gvk::parse(&binding.api_version, &binding.kind)
         .map_err(|error| Failure::new("BadBinding", error.to_string()))?;
     // A kind that is not served yet is looked up again by the watch; until then it counts as namespaced, which only
     // narrows what is seen.
     let scope = context.services.cluster.resolve(&gvk).await.map_or(Scope::Namespaced, |resource| resource.scope);
+    // When the package was loaded the kind may not have been served yet, so the grant is asked again.
+    super::package::allows_watch(context, package, &hook.name, binding, &gvk, scope)?;
     Ok(WatchSpec {
         gvk,
         namespace: (scope == Scope::Namespaced).then(|| context.instance.id.namespace().to_owned()),
@@ -161,7 +168,8 @@ impl Watched {
             held.extend(self.take(event).await);
             let over = held.len().saturating_sub(CHANGES_PER_RUN);
             held.drain(..over);
-            if synced && self.with_store(|store| store.is_synced()) == Some(true)
+            if synced
+                && self.with_store(|store| store.is_synced()) == Some(true)
                 && let Some(tell) = tell.take()
             {
                 // Nobody waits any more if the step was cancelled.

@@ -53,9 +53,9 @@ pub(super) async fn run(
     context.notice(Notice::Ran(Arc::new(record)));
     match verdict {
         Ok(values_changed) => Answer::HookRan { values_changed },
-        Err(Refusal::Run(failure) | Refusal::Output(failure) | Refusal::Denied(failure) | Refusal::Operation(failure)) => {
-            Answer::Failed(failure)
-        }
+        Err(
+            Refusal::Run(failure) | Refusal::Output(failure) | Refusal::Denied(failure) | Refusal::Operation(failure),
+        ) => Answer::Failed(failure),
     }
 }
 
@@ -111,7 +111,10 @@ async fn settle(
         match check(context, package, operation).await {
             Ok(operation) => checked.push(operation),
             Err(failure) => {
-                let failure = Failure { message: format!("hook '{hook}': operation {}: {}", index + 1, failure.message), ..failure };
+                let failure = Failure {
+                    message: format!("hook '{hook}': operation {}: {}", index + 1, failure.message),
+                    ..failure
+                };
                 // A run that failed already keeps its own error; the refusal is in the log.
                 if let Some(failed) = failed {
                     tracing::warn!(application = %context.instance.id, hook, reason = failure.reason, failure.message, "an operation of a failed run is refused");
@@ -215,9 +218,8 @@ async fn commit_values(context: &Context, hook: &str, outcome: &RunOutcome) -> R
     let _one_at_a_time = context.instance.committing.lock().await;
     let mut data = context.instance.data();
     let Some(values) = &data.values else { return Err(Failure::new("InternalError", "there are no values")) };
-    let changed = values
-        .apply_changes(hook, &outcome.values)
-        .map_err(|problems| super::package::failure_of(&problems))?;
+    let changed =
+        values.apply_changes(hook, &outcome.values).map_err(|problems| super::package::failure_of(&problems))?;
     let differs = changed.computed().digest != values.computed().digest;
     data.values = Some(changed);
     Ok(differs)

@@ -6,8 +6,8 @@ use std::collections::BTreeMap;
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 
 use barbless_cluster::Cluster;
-use barbless_domain::event::Failure;
 use barbless_domain::declaration::Hook;
+use barbless_domain::event::Failure;
 use barbless_domain::grant::Grant;
 use barbless_domain::identity::ApplicationId;
 use barbless_domain::package::{Package, PackageSource};

@@ -6,6 +6,7 @@ use std::sync::Arc;
 use barbless_domain::declaration::{ComponentDeclarations, Hook, Hooks};
 use barbless_domain::event::{Failure, Loaded};
 use barbless_domain::grant::{self, Request, Scope};
+use barbless_domain::hook::KubernetesBinding;
 use barbless_domain::identity::Gvk;
 use barbless_domain::package::{Package, Problem};
 use barbless_domain::values::{Computed, Patches, Values};
@@ -44,7 +45,11 @@ pub(super) async fn load(context: &Arc<Context>, version: &str) -> Result<Loaded
     }
     let loaded = link(context, package).await?;
     let release = context.services.cluster.latest_release(&context.instance.id).await.map_err(cluster_failure)?;
-    let facts = Loaded { version: found, hooks: loaded.hooks.iter().map(|hook| hook.declaration.clone()).collect(), release: release.is_some() };
+    let facts = Loaded {
+        version: found,
+        hooks: loaded.hooks.iter().map(|hook| hook.declaration.clone()).collect(),
+        release: release.is_some(),
+    };
     context.instance.data().candidate = Some(Arc::new(loaded));
     Ok(facts)
 }
@@ -58,15 +63,20 @@ async fn link(context: &Context, package: Package) -> Result<LoadedPackage, Fail
     for path in &package.components {
         let Some(bytes) = package.component(path) else { continue };
         let at = |failure: Failure| Failure { message: format!("{path}: {}", failure.message), ..failure };
-        let component = context.services.sandbox.load(bytes.to_vec()).await.map_err(|error| {
-            at(Failure::new(error.reason(), crate::report::chain(&error)).hint(error.hint()))
-        })?;
+        let component = context
+            .services
+            .sandbox
+            .load(bytes.to_vec())
+            .await
+            .map_err(|error| at(Failure::new(error.reason(), crate::report::chain(&error)).hint(error.hint())))?;
         let digest = component.digest().to_owned();
         let declared = component.hooks().to_vec();
         let checks_settings = component.has(World::CheckSettings);
-        let prepared = context.services.sandbox.prepare(&component, &context.instance.id, &grant).map_err(|error| {
-            at(Failure::new(error.reason(), crate::report::chain(&error)).hint(error.hint()))
-        })?;
+        let prepared = context
+            .services
+            .sandbox
+            .prepare(&component, &context.instance.id, &grant)
+            .map_err(|error| at(Failure::new(error.reason(), crate::report::chain(&error)).hint(error.hint())))?;
         let linked = Arc::new(LinkedComponent { path: path.clone(), digest, prepared });
         declarations.push(ComponentDeclarations {
             component: path.clone(),
@@ -84,20 +94,34 @@ async fn link(context: &Context, package: Package) -> Result<LoadedPackage, Fail
         .iter()
         .filter_map(|hook| Some((hook.name().to_owned(), Arc::clone(by_path.get(&hook.component)?))))
         .collect();
-    for hook in &hooks {
+    let loaded = LoadedPackage { package: Arc::new(package), grant, hooks, components, checkers };
+    for hook in &loaded.hooks {
         for binding in hook.declaration.kubernetes() {
             // Validated just now.
             let gvk = Gvk::parse(&binding.api_version, &binding.kind)
                 .map_err(|error| Failure::new("BadBinding", error.to_string()))?;
-            let scope = context.services.cluster.resolve(&gvk).await.map_or(Scope::Namespaced, |resource| resource.scope);
-            let request = Request::Watch { gvk: &gvk, names: &binding.name_selector, scope };
-            grant::allows(&context.instance.id, &grant, request).into_result().map_err(|denial| {
-                let message = format!("hook '{}', binding '{}': {}: {}", hook.name(), binding.name, denial.what, denial.why);
-                Failure::new(&denial.reason, message).hint(denial.hint)
-            })?;
+            let scope =
+                context.services.cluster.resolve(&gvk).await.map_or(Scope::Namespaced, |resource| resource.scope);
+            allows_watch(context, &loaded, hook.name(), binding, &gvk, scope)?;
         }
     }
-    Ok(LoadedPackage { package: Arc::new(package), grant, hooks, components, checkers })
+    Ok(loaded)
+}
+
+/// Asks the grant for a kubernetes binding.
+pub(super) fn allows_watch(
+    context: &Context,
+    package: &LoadedPackage,
+    hook: &str,
+    binding: &KubernetesBinding,
+    gvk: &Gvk,
+    scope: Scope,
+) -> Result<(), Failure> {
+    let request = Request::Watch { gvk, names: &binding.name_selector, scope };
+    grant::allows(&context.instance.id, &package.grant, request).into_result().map_err(|denial| {
+        let message = format!("hook '{hook}', binding '{}': {}: {}", binding.name, denial.what, denial.why);
+        Failure::new(&denial.reason, message).hint(denial.hint)
+    })
 }
 
 /// The candidate takes the place of the package in force. What hooks of the old one set is forgotten.

@@ -36,7 +36,8 @@ pub(super) async fn render(context: &Arc<Context>, maintenance: bool) -> Result<
     let package = context.instance.current()?;
     let history = context.services.cluster.release_history(&context.instance.id).await.map_err(cluster_failure)?;
     let record = history.last();
-    let objects = if package.package.has_chart { rendered_objects(context, &package, record).await? } else { Vec::new() };
+    let objects =
+        if package.package.has_chart { rendered_objects(context, &package, record).await? } else { Vec::new() };
     let previous = inventory(&history);
     let plan = plan(context, &package, objects, &previous, maintenance).await?;
     let missing = match record {
@@ -132,7 +133,8 @@ pub(crate) fn render_package(
 ) -> Result<template::Rendered, Failure> {
     let files = template::Files(package.source.iter().map(|(path, bytes)| (path.to_owned(), bytes.to_vec())).collect());
     let manifest = &package.manifest;
-    let images: Map<String, Value> = package.images.iter().map(|(name, digest)| (name.clone(), json!(digest))).collect();
+    let images: Map<String, Value> =
+        package.images.iter().map(|(name, digest)| (name.clone(), json!(digest))).collect();
     let mut roots = Map::new();
     roots.insert(
         "Application".to_owned(),
@@ -194,7 +196,8 @@ async fn plan(
     maintenance: bool,
 ) -> Result<Plan, Failure> {
     // The scope of each kind is looked up before, because a plan is made without waiting.
-    let kinds: BTreeSet<Gvk> = rendered.iter().filter_map(|one| ObjectRef::of(&one.object).ok()).map(|it| it.gvk).collect();
+    let kinds: BTreeSet<Gvk> =
+        rendered.iter().filter_map(|one| ObjectRef::of(&one.object).ok()).map(|it| it.gvk).collect();
     let mut scopes: BTreeMap<Gvk, Scope> = BTreeMap::new();
     for gvk in kinds {
         match context.services.cluster.resolve(&gvk).await {
@@ -264,8 +267,7 @@ async fn apply_planned(context: &Arc<Context>, token: &CancellationToken) -> Res
     let history = cluster.release_history(&context.instance.id).await.map_err(cluster_failure)?;
     // As Helm counts: what was never deployed is still being installed.
     let deployed = |record: &Record| matches!(record.status, ReleaseStatus::Deployed | ReleaseStatus::Superseded);
-    let operation =
-        if history.iter().any(deployed) { ReleaseOperation::Upgrade } else { ReleaseOperation::Install };
+    let operation = if history.iter().any(deployed) { ReleaseOperation::Upgrade } else { ReleaseOperation::Install };
     let computed = context.instance.data().values.as_ref().map(|values| values.computed().clone());
     let (_, settings) = context.instance.documents();
     let new = NewRevision {
@@ -306,10 +308,7 @@ async fn apply_planned(context: &Arc<Context>, token: &CancellationToken) -> Res
         Ok(_) => (ReleaseStatus::Deployed, "applied".to_owned()),
         Err(error) => (ReleaseStatus::Failed, error.chain()),
     };
-    cluster
-        .finish_release(&mut record, status, &description, Timestamp::now())
-        .await
-        .map_err(record_failure)?;
+    cluster.finish_release(&mut record, status, &description, Timestamp::now()).await.map_err(record_failure)?;
     result?;
     context.instance.data().applied = computed;
     health::watch(context, &plan);
@@ -347,7 +346,9 @@ fn readiness_of(object: &Value) -> Readiness {
 /// How many objects of the release are not in the cluster.
 pub(super) async fn missing(context: &Arc<Context>) -> Result<u32, Failure> {
     let cluster = &context.services.cluster;
-    let Some(record) = cluster.latest_release(&context.instance.id).await.map_err(cluster_failure)? else { return Ok(0) };
+    let Some(record) = cluster.latest_release(&context.instance.id).await.map_err(cluster_failure)? else {
+        return Ok(0);
+    };
     let targets: Vec<ObjectRef> = record.inventory().into_iter().map(|item| item.target).collect();
     let missing = cluster.missing(&context.instance.id, &targets).await.map_err(cluster_failure)?;
     Ok(u32::try_from(missing.len()).unwrap_or(u32::MAX))
