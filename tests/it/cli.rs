@@ -63,6 +63,8 @@ fn crds_are_printed_as_yaml_documents() {
     let output = barbless(&["crds"]);
     assert_eq!(output.status.code(), Some(0));
     assert!(text(&output.stdout).contains("applications.deckhouse.io"));
+    let kept = std::fs::read_to_string(root().join("deploy/crds.yaml")).unwrap();
+    assert_eq!(text(&output.stdout), kept, "write it again: barbless crds > deploy/crds.yaml");
 }
 
 #[test]
