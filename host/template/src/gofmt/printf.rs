@@ -5,8 +5,9 @@ use std::fmt::Write as _;
 use super::{float, quote, quote_with, write_value};
 use crate::value::{VALUE_DEPTH_MAX, VALUE_TEXT_MAX, Value};
 
-/// Widest padding and precision that a format may ask for. Go allows 10^6; a manifest has no use for more than this.
-const WIDTH_MAX: usize = 100_000;
+/// Widest padding and precision that a format may ask for. Go allows 10^6, Rust's own formatting panics beyond 65 535, and
+/// a manifest has no use for more than this.
+const WIDTH_MAX: usize = 60_000;
 
 #[derive(Default, Clone)]
 struct Spec {
@@ -412,4 +413,22 @@ fn format_str(out: &mut String, spec: &Spec, verb: char, text: &str, value: &Val
         _ => return bad_verb(out, verb, value),
     }
     Some(())
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn no_width_or_precision_panics() {
+        for verb in ["d", "x", "f", "e", "g", "v", "s", "q", "t", "c", "U"] {
+            for format in [format!("%.999999999{verb}"), format!("%999999999{verb}"), format!("%0+#99999.99999{verb}")] {
+                for value in [Value::Int(1), Value::Float(1e-4), Value::Float(-1e300), Value::Str("a".into())] {
+                    let _ = printf(&format, &[value]);
+                }
+            }
+            let _ = printf(&format!("%.*{verb}"), &[Value::Int(65_536), Value::Float(0.000_1)]);
+            let _ = printf(&format!("%*{verb}"), &[Value::Int(i64::MIN), Value::Float(0.000_1)]);
+        }
+    }
 }
