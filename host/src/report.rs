@@ -105,18 +105,34 @@ impl From<Report> for Failure {
     }
 }
 
+/// For a terminal. Packages, guests and clusters have a say in the texts, so control characters are escaped.
 impl fmt::Display for Report {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        write!(f, "error[{}]: ", self.code)?;
+        write!(f, "error[{}]: ", printable(&self.code, false))?;
         if let Some(place) = &self.place {
-            write!(f, "{place}: ")?;
+            write!(f, "{}: ", printable(place, false))?;
         }
-        f.write_str(&self.message)?;
+        f.write_str(&printable(&self.message, true))?;
         if let Some(hint) = &self.hint {
-            write!(f, "\n  help: {hint}")?;
+            write!(f, "\n  help: {}", printable(hint, true))?;
         }
         Ok(())
     }
+}
+
+/// Text that may come from anywhere, for a terminal: control characters, and those that change the direction of text, are
+/// escaped; line breaks and tabs stay where lines are expected.
+pub(crate) fn printable(text: &str, lines: bool) -> String {
+    let moves = |c: char| matches!(c, '\u{200e}' | '\u{200f}' | '\u{2028}'..='\u{202e}' | '\u{2066}'..='\u{2069}');
+    let mut shown = String::with_capacity(text.len());
+    for c in text.chars() {
+        if (c.is_control() && !(lines && matches!(c, '\n' | '\t'))) || moves(c) {
+            shown.extend(c.escape_default());
+        } else {
+            shown.push(c);
+        }
+    }
+    shown
 }
 
 impl std::error::Error for Report {}
@@ -167,5 +183,17 @@ mod tests {
             report.to_string(),
             "error[BadManifest]: package.yaml:3:1: unknown key 'nmae'\n  help: did you mean 'name'?"
         );
+    }
+
+    #[test]
+    fn nobody_drives_the_terminal_through_an_error() {
+        let mut report = Report::new("Bad\u{1b}[31m", "a\u{1b}]52;c;ZXZpbA==\u{7}\nb\r\u{202e}").hint("\u{9b}2J");
+        report = report.at("x\ny");
+        let text = report.to_string();
+        assert_eq!(
+            text,
+            "error[Bad\\u{1b}[31m]: x\\ny: a\\u{1b}]52;c;ZXZpbA==\\u{7}\nb\\r\\u{202e}\n  help: \\u{9b}2J"
+        );
+        assert_eq!(printable("a\u{1b}[31mb\nc", false), "a\\u{1b}[31mb\\nc");
     }
 }

@@ -8,6 +8,7 @@ use barbless_domain::run::{LogLevel, RunRecord};
 use indicatif::{ProgressBar, ProgressStyle};
 
 use crate::notice::Notice;
+use crate::report::printable;
 
 /// Prints notices.
 #[derive(Debug)]
@@ -37,7 +38,10 @@ impl Ui {
         self.line(text);
     }
 
+    /// Prints one line. Much of it comes from guests, packages and the cluster: nothing of it may drive the terminal or
+    /// look like a line of its own.
     fn line(&self, text: &str) {
+        let text = printable(text, false);
         match &self.spinner {
             Some(spinner) => spinner.println(text),
             // Standard error may be closed; nothing depends on it.
@@ -52,7 +56,7 @@ impl Ui {
         match notice {
             Notice::Began { what } => {
                 if let Some(spinner) = &self.spinner {
-                    spinner.set_message(format!("{what} …"));
+                    spinner.set_message(printable(&format!("{what} …"), false));
                     spinner.reset_elapsed();
                 }
             }
@@ -61,7 +65,7 @@ impl Ui {
                 self.line(&format!("├─ {what}{outcome} ({ms} ms)"));
             }
             Notice::Failed { what, failure } => {
-                self.line(&format!("├─ ✗ {what}: [{}] {}", failure.reason, escape(&failure.message)));
+                self.line(&format!("├─ ✗ {what}: [{}] {}", failure.reason, failure.message));
                 if let Some(hint) = &failure.hint {
                     self.line(&format!("│    help: {hint}"));
                 }
@@ -73,7 +77,7 @@ impl Ui {
                 let text = if summary.message.is_empty() {
                     summary.state.clone()
                 } else {
-                    format!("{}: {}", summary.state, escape(&summary.message))
+                    printable(&format!("{}: {}", summary.state, summary.message), false)
                 };
                 if text != self.last_summary {
                     if let Some(spinner) = &self.spinner {
@@ -92,7 +96,7 @@ impl Ui {
             text.push_str(&format!(" (attempt {})", record.attempt));
         }
         if !record.end.is_ok() {
-            text.push_str(&format!(": [{}] {}", record.end.reason(), escape(&record.end.to_string())));
+            text.push_str(&format!(": [{}] {}", record.end.reason(), record.end));
         }
         let micros = record.usage.wall_us;
         text.push_str(&format!(" ({}.{:03} ms)", micros / 1000, micros % 1000));
@@ -104,23 +108,22 @@ impl Ui {
                 LogLevel::Warn => "warn",
                 LogLevel::Error => "error",
             };
-            let fields: String =
-                line.fields.iter().map(|(name, value)| format!(" {}={}", escape(name), escape(value))).collect();
-            self.line(&format!("│  {level}: {}{fields}", escape(&line.message)));
+            let fields: String = line.fields.iter().map(|(name, value)| format!(" {name}={value}")).collect();
+            self.line(&format!("│  {level}: {}{fields}", line.message));
         }
         for (operation, result) in &record.operations {
             let result = match result {
                 OperationResult::Done => "done".to_owned(),
                 OperationResult::Unchanged => "unchanged".to_owned(),
                 OperationResult::Skipped => "skipped".to_owned(),
-                OperationResult::Failed { reason, message } => format!("failed: [{reason}] {}", escape(message)),
+                OperationResult::Failed { reason, message } => format!("failed: [{reason}] {message}"),
             };
             self.line(&format!("│  {operation}: {result}"));
         }
         for change in &record.values {
             // The value may be a secret: only where, never what.
             let verb = if change.value.is_some() { "set" } else { "remove" };
-            self.line(&format!("│  {verb} values {}", escape(&change.pointer)));
+            self.line(&format!("│  {verb} values {}", change.pointer));
         }
     }
 
@@ -129,25 +132,5 @@ impl Ui {
         if let Some(spinner) = &self.spinner {
             spinner.finish_and_clear();
         }
-    }
-}
-
-/// Text of a guest or of the cluster for a terminal: control characters escaped.
-fn escape(text: &str) -> String {
-    text.chars()
-        .flat_map(|c| {
-            let escaped = c.is_control();
-            escaped.then(|| c.escape_default()).into_iter().flatten().chain((!escaped).then_some(c))
-        })
-        .collect()
-}
-
-#[cfg(test)]
-mod tests {
-    use super::*;
-
-    #[test]
-    fn guests_cannot_drive_the_terminal() {
-        assert_eq!(escape("a\u{1b}[31mb\nc"), "a\\u{1b}[31mb\\nc");
     }
 }
