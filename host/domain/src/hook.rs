@@ -64,6 +64,7 @@ pub struct RateLimit {
 }
 
 /// Why a hook runs.
+#[expect(clippy::large_enum_variant, reason = "a package has few bindings, and they are made once")]
 #[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(rename_all = "camelCase")]
 pub enum Binding {

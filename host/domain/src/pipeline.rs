@@ -778,7 +778,7 @@ impl App {
             .find(|(_, queue)| queue.head().is_some_and(|head| head.running == Some(ticket)))
             .map(|(name, _)| name.clone());
         if let Some(name) = owner {
-            self.hook_answered(&name, answer, now, out);
+            self.hook_answered(&name, &answer, now, out);
         }
     }
 
@@ -1039,7 +1039,7 @@ impl App {
         }
     }
 
-    fn hook_answered(&mut self, queue_name: &str, answer: Answer, now: Time, out: &mut Vec<Effect>) {
+    fn hook_answered(&mut self, queue_name: &str, answer: &Answer, now: Time, out: &mut Vec<Effect>) {
         let Some(queue) = self.hooks.get_mut(queue_name) else { return };
         let Some(head) = queue.head_mut() else { return };
         head.running = None;
@@ -1047,7 +1047,7 @@ impl App {
         let awaited = head.task.awaited;
         let dropped = head.cancelled;
         let mut values_changed = false;
-        match failure_of(&answer) {
+        match failure_of(answer) {
             _ if dropped => {
                 queue.pop();
             }

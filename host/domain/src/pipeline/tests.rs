@@ -409,7 +409,7 @@ fn a_hook_that_always_changes_values_is_paced() {
 }
 
 /// What happens next in a random life.
-#[derive(Debug, Clone)]
+#[derive(Debug, Clone, Copy)]
 enum Move {
     Answer(usize),
     Fail(usize),
