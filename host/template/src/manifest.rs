@@ -248,6 +248,8 @@ pub(crate) struct Sorted {
     pub(crate) manifests: Vec<Manifest>,
     /// The text that `helm template` prints.
     pub(crate) output: String,
+    /// Where hooks begin in `output`.
+    pub(crate) hooks_at: usize,
 }
 
 struct Entry {
@@ -280,15 +282,17 @@ pub(crate) fn collect<'f>(files: impl Iterator<Item = (&'f str, &'f str)>, nodes
     let order = |a: &Entry, b: &Entry| by_kind(INSTALL_ORDER, a.kind(), b.kind());
     release.sort_by(order);
     hooks.sort_by(order);
-    let mut output = String::new();
-    for entry in release.iter().chain(&hooks) {
-        output.push_str(&format!("---\n# Source: {}\n{}\n", entry.source, entry.text));
-    }
+    let print = |entries: &[Entry]| -> String {
+        entries.iter().map(|entry| format!("---\n# Source: {}\n{}\n", entry.source, entry.text)).collect()
+    };
+    let mut output = print(&release);
+    let hooks_at = output.len();
+    output.push_str(&print(&hooks));
     let mut manifests = Vec::new();
     for manifest in release.into_iter().chain(hooks).filter_map(|entry| entry.manifest) {
         flatten(manifest, &mut manifests);
     }
-    Ok(Sorted { manifests, output })
+    Ok(Sorted { manifests, output, hooks_at })
 }
 
 fn is_event(word: &str) -> bool {

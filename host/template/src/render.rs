@@ -193,9 +193,16 @@ pub struct Rendered {
     /// Things that deserve a look although they fail nothing.
     pub warnings: Vec<String>,
     output: String,
+    /// Where hooks begin in `output`.
+    hooks_at: usize,
 }
 
 impl Rendered {
+    /// The part of [`Rendered::helm_output`] that Helm keeps as the release: hooks are apart.
+    pub fn helm_manifest(&self) -> &str {
+        self.output.get(..self.hooks_at).unwrap_or(&self.output)
+    }
+
     /// The text that `helm template` prints for the same chart.
     pub fn helm_output(&self) -> &str {
         &self.output
@@ -253,7 +260,7 @@ fn render_here(input: &Input<'_>) -> Result<Rendered, Error> {
     for (path, text) in &plan.crds {
         crds.extend(manifest::parse(path, text, nodes)?.into_iter().filter_map(|(_, manifest)| manifest));
     }
-    Ok(Rendered { files, manifests: sorted.manifests, notes, crds, warnings, output: sorted.output })
+    Ok(Rendered { files, manifests: sorted.manifests, notes, crds, warnings, output: sorted.output, hooks_at: sorted.hooks_at })
 }
 
 /// Templates and their data, ready to be evaluated.

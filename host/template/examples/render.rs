@@ -1,0 +1,91 @@
+//! Renders many charts in one process: jobs as JSON lines on standard input, answers as JSON lines on standard output.
+//!
+//! A job is `{"id", "chart": "folder", "values": {}, "release": "name", "namespace": "name"}`, and `"texts": true` when
+//! what the templates write need not be YAML. An answer has the `id` and either `files`, `manifest` (the objects of the
+//! release), `hooks` (what follows them in the output of `helm template`) and `notes`, or `error` (Helm's words) and `code`.
+
+use std::{
+    collections::BTreeMap,
+    io::{self, BufRead as _, Write as _},
+    path::Path,
+    time::{Duration, Instant},
+};
+
+use barbless_template::{Capabilities, Error, Files, Input, Limits, NoLookup, Release, RenderedFile, render, render_files};
+use serde_json::{Map, Value, json};
+
+const DEADLINE: Duration = Duration::from_secs(20);
+
+fn main() -> io::Result<()> {
+    let mut out = io::stdout().lock();
+    for line in io::stdin().lock().lines() {
+        let job: Value = serde_json::from_str(&line?)?;
+        let mut answer = answer(&job)?;
+        answer["id"] = job["id"].clone();
+        writeln!(out, "{answer}")?;
+        out.flush()?;
+    }
+    Ok(())
+}
+
+fn answer(job: &Value) -> io::Result<Value> {
+    let text = |key: &str| job[key].as_str().unwrap_or_default().to_owned();
+    let mut files = BTreeMap::new();
+    read(Path::new(&text("chart")), "", &mut files)?;
+    let files = Files(files);
+    let begun = Instant::now();
+    let input = Input {
+        files: &files,
+        values: job["values"].clone(),
+        roots: Map::new(),
+        release: Release {
+            name: text("release"),
+            namespace: text("namespace"),
+            revision: 1,
+            is_install: true,
+            is_upgrade: false,
+            service: "Helm".to_owned(),
+        },
+        capabilities: Capabilities::default(),
+        now_unix_ms: 1_700_000_000_000,
+        seed: [0; 32],
+        limits: Limits::default(),
+        lookup: &NoLookup,
+        deadline: &|| begun.elapsed() > DEADLINE,
+    };
+    if job["texts"] == true {
+        return Ok(render_files(&input).map_or_else(|error| failed(&error), |files| json!({"files": by_path(&files)})));
+    }
+    Ok(render(&input).map_or_else(
+        |error| failed(&error),
+        |rendered| {
+            json!({
+                "files": by_path(&rendered.files),
+                "manifest": rendered.helm_manifest(),
+                "hooks": rendered.helm_output().strip_prefix(rendered.helm_manifest()),
+                "notes": rendered.notes,
+            })
+        },
+    ))
+}
+
+fn failed(error: &Error) -> Value {
+    json!({"error": error.helm(), "code": error.code()})
+}
+
+fn by_path(files: &[RenderedFile]) -> BTreeMap<&str, &str> {
+    files.iter().map(|file| (file.path.as_str(), file.text.as_str())).collect()
+}
+
+fn read(folder: &Path, prefix: &str, into: &mut BTreeMap<String, Vec<u8>>) -> io::Result<()> {
+    for entry in std::fs::read_dir(folder)? {
+        let entry = entry?;
+        let path = format!("{prefix}{}", entry.file_name().to_string_lossy());
+        if entry.file_type()?.is_dir() {
+            read(&entry.path(), &format!("{path}/"), into)?;
+        } else {
+            into.insert(path, std::fs::read(entry.path())?);
+        }
+    }
+    Ok(())
+}

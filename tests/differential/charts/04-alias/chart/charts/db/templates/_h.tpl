@@ -1,0 +1,1 @@
+{{- define "db.name" }}{{ .Release.Name }}-{{ .Chart.Name }}{{ end }}

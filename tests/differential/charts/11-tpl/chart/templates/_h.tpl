@@ -1,0 +1,1 @@
+{{ define "h" }}<{{ .Values.n }}>{{ end }}

@@ -1,0 +1,2 @@
+{{ define "sub.name" }}sub of {{ .Chart.Name }}{{ end }}
+{{ define "same" }}from sub{{ end }}

@@ -1,0 +1,1 @@
+{{ define "same" }}from _b{{ end }}

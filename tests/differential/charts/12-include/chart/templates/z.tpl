@@ -1,0 +1,1 @@
+{{ define "ztpl" }}z{{ end }}kind: Z

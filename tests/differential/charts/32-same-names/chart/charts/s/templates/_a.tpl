@@ -1,0 +1,1 @@
+{{ define "x" }}child{{ end }}{{ define "y" }}child y{{ end }}

@@ -1,0 +1,1 @@
+{{ define "x" }}root sub c{{ end }}{{ define "y" }}y in sub{{ end }}
