@@ -9,7 +9,7 @@ use std::sync::atomic::{AtomicUsize, Ordering};
 use std::time::{Duration, Instant};
 
 use barbless_domain::effect::Effect;
-use barbless_domain::event::{Answer, Event, Failure};
+use barbless_domain::event::{Answer, Desired, Event, Failure};
 use barbless_domain::pipeline::{self, App};
 use barbless_domain::queue::{Ticket, Time};
 use barbless_domain::status::Status;
@@ -138,8 +138,12 @@ impl Driver {
                 () = self.stop.cancelled() => break,
                 () = tokio::time::sleep(pause) => Event::Tick,
             };
-            if let Event::Answered(ticket, _) = &event {
-                self.flying.remove(ticket);
+            match &event {
+                Event::Answered(ticket, _) => {
+                    self.flying.remove(ticket);
+                }
+                Event::Observed(desired) => self.remember(desired).await,
+                _ => {}
             }
             let (app, effects) = pipeline::step(self.app, event, now());
             self.app = app;
@@ -152,6 +156,16 @@ impl Driver {
             token.cancel();
         }
         self.context.instance.stop();
+    }
+
+    /// Keeps what performers of effects need to know of the object.
+    async fn remember(&self, desired: &Desired) {
+        self.context.instance.data().wanted = desired.settings.clone();
+        // A deletion that an earlier process began: no status of this one may take its step back. Nothing was written
+        // yet, so nobody else holds the lock.
+        if self.app.desired().is_none() && desired.deletion_step.is_some() {
+            *self.context.instance.deletion_step.lock().await = desired.deletion_step;
+        }
     }
 
     fn perform(&mut self, effect: Effect) {
@@ -198,10 +212,11 @@ async fn answer(context: Arc<Context>, effect: Effect, ticket: Ticket, token: Ca
         }
         _ => {}
     }
-    let started = starts_bindings && answer == Answer::Done;
+    // Taken before the answer: after it, other bindings may have taken the place of these.
+    let gate = if starts_bindings && answer == Answer::Done { bindings::gate(&context).await } else { None };
     let _ = context.events.send(Event::Answered(ticket, answer)).await;
-    if started {
-        bindings::open(&context).await;
+    if let Some(gate) = gate {
+        gate.open();
     }
 }
 

@@ -27,10 +27,24 @@ use super::instance::LoadedPackage;
 /// How long all first lists together may take before the step fails with the names of the bindings that lack one.
 const SYNCHRONISATION: Duration = Duration::from_secs(60);
 
+/// First and longest pause before a watch whose filter failed lists everything again.
+const FILTER_PAUSE: (Duration, Duration) = (Duration::from_secs(1), Duration::from_secs(60));
+
 /// The tasks of all bindings. They end when this is dropped.
 pub(super) struct Bindings {
     tasks: JoinSet<()>,
-    open: watch::Sender<bool>,
+    gate: Gate,
+}
+
+/// Holds back what bindings have to tell.
+#[derive(Clone)]
+pub(super) struct Gate(Arc<watch::Sender<bool>>);
+
+impl Gate {
+    /// The application knows that the bindings are there: from now on it is told of changes.
+    pub(super) fn open(&self) {
+        self.0.send_replace(true);
+    }
 }
 
 struct Waiting {
@@ -46,7 +60,7 @@ pub(super) async fn start(context: &Arc<Context>, token: &CancellationToken) -> 
         Ok(package) => package,
         Err(failure) => return Answer::Failed(failure),
     };
-    let (open, opened) = watch::channel(false);
+    let (gate, opened) = watch::channel(false);
     let mut tasks = JoinSet::new();
     let mut waiting = Vec::new();
     let mut stores: BTreeMap<String, BTreeMap<String, SnapshotStore>> = BTreeMap::new();
@@ -77,7 +91,7 @@ pub(super) async fn start(context: &Arc<Context>, token: &CancellationToken) -> 
         }
     }
     tasks.spawn(schedules(Arc::clone(context), Arc::clone(&package), opened));
-    let bindings = Bindings { tasks, open };
+    let bindings = Bindings { tasks, gate: Gate(Arc::new(gate)) };
     let deadline = tokio::time::Instant::now() + SYNCHRONISATION;
     for Waiting { name, synced, problem } in waiting {
         tokio::select! {
@@ -98,11 +112,9 @@ pub(super) async fn start(context: &Arc<Context>, token: &CancellationToken) -> 
     Answer::Done
 }
 
-/// The application knows that the bindings are there: from now on it is told of changes.
-pub(super) async fn open(context: &Context) {
-    if let Some(bindings) = context.instance.bindings.lock().await.as_ref() {
-        bindings.open.send_replace(true);
-    }
+/// The gate of the bindings that are there.
+pub(super) async fn gate(context: &Context) -> Option<Gate> {
+    context.instance.bindings.lock().await.as_ref().map(|bindings| bindings.gate.clone())
 }
 
 /// Stops everything; returns when no task is left.
@@ -136,6 +148,9 @@ async fn watch_spec(
     })
 }
 
+/// An object could not be projected.
+struct FilterFailed;
+
 struct Watched {
     context: Arc<Context>,
     package: Arc<LoadedPackage>,
@@ -148,8 +163,8 @@ impl Watched {
     async fn run(self, spec: WatchSpec, tell: oneshot::Sender<()>, mut opened: watch::Receiver<bool>) {
         let mut tell = Some(tell);
         let mut held: Vec<Change> = Vec::new();
-        let events = self.context.services.cluster.watch(spec);
-        let mut events = std::pin::pin!(events);
+        let mut pause = FILTER_PAUSE.0;
+        let mut events = self.context.services.cluster.watch(spec.clone()).boxed();
         loop {
             let is_open = *opened.borrow_and_update();
             if is_open && !held.is_empty() {
@@ -161,20 +176,33 @@ impl Watched {
                     Ok(()) => continue,
                     Err(_) => return,
                 },
+                // The loop of the application has ended.
+                () = self.context.events.closed() => return,
             };
             // The stream never ends by itself.
             let Some(event) = event else { return };
             let synced = matches!(event, WatchEvent::Synced(_));
-            held.extend(self.take(event).await);
-            let over = held.len().saturating_sub(CHANGES_PER_RUN);
-            held.drain(..over);
-            if synced
-                && self.with_store(|store| store.is_synced()) == Some(true)
-                && let Some(tell) = tell.take()
-            {
+            match self.take(event).await {
+                Ok(changes) => held.extend(changes),
+                Err(FilterFailed) => {
+                    // Only a complete list makes the snapshot whole again, and nobody knows when the next would come.
+                    tokio::time::sleep(pause).await;
+                    pause = (pause * 2).min(FILTER_PAUSE.1);
+                    events = self.context.services.cluster.watch(spec.clone()).boxed();
+                    continue;
+                }
+            }
+            if synced && let Some(tell) = tell.take() {
+                // The synchronization run sees all of this; after a list whose filter failed it would count as new.
+                held.clear();
                 // Nobody waits any more if the step was cancelled.
                 let _ = tell.send(());
             }
+            if synced {
+                pause = FILTER_PAUSE.0;
+            }
+            let over = held.len().saturating_sub(CHANGES_PER_RUN);
+            held.drain(..over);
         }
     }
 
@@ -188,27 +216,21 @@ impl Watched {
         data.snapshots.get_mut(&self.hook)?.get_mut(&self.binding.name).map(act)
     }
 
-    async fn take(&self, event: WatchEvent) -> Vec<Change> {
-        match event {
+    async fn take(&self, event: WatchEvent) -> Result<Vec<Change>, FilterFailed> {
+        Ok(match event {
             WatchEvent::Synced(objects) => {
                 let mut projected = Vec::with_capacity(objects.len());
                 for object in objects {
                     match self.project(&object).await {
                         Ok(one) => projected.push(one),
-                        Err(reason) => {
-                            self.filter_failed(&object, reason);
-                            return Vec::new();
-                        }
+                        Err(reason) => return Err(self.filter_failed(&object, reason)),
                     }
                 }
                 self.with_store(|store| store.replace(projected)).unwrap_or_default()
             }
             WatchEvent::Applied(object) => match self.project(&object).await {
                 Ok(one) => self.with_store(|store| store.put(one)).flatten().into_iter().collect(),
-                Err(reason) => {
-                    self.filter_failed(&object, reason);
-                    Vec::new()
-                }
+                Err(reason) => return Err(self.filter_failed(&object, reason)),
             },
             WatchEvent::Deleted(object) => {
                 let (namespace, name) = snapshot::key_of(&object);
@@ -220,16 +242,18 @@ impl Watched {
                 self.problem.send_replace(format!("{reason}: {message}"));
                 Vec::new()
             }
-        }
+        })
     }
 
-    fn filter_failed(&self, object: &Value, reason: String) {
+    /// The snapshot cannot be trusted until the next complete list.
+    fn filter_failed(&self, object: &Value, reason: String) -> FilterFailed {
         let (namespace, name) = snapshot::key_of(object);
         let reason = format!("the filter failed for {namespace}/{name}: {reason}");
         tracing::warn!(application = %self.context.instance.id, hook = self.hook, binding = self.binding.name, reason,
             "a binding is not synchronised");
         self.problem.send_replace(reason.clone());
         self.with_store(|store| store.fail(reason));
+        FilterFailed
     }
 
     async fn project(&self, object: &Value) -> Result<Projected, String> {
@@ -273,7 +297,11 @@ async fn schedules(context: Arc<Context>, package: Arc<LoadedPackage>, mut opene
         let Some(first) = plans.iter().filter_map(|(.., next)| *next).min() else { return };
         let wait = u64::try_from(first.saturating_sub(moment())).unwrap_or(0);
         // The clock may be set: a long wait looks at it again.
-        tokio::time::sleep(Duration::from_millis(wait).min(super::SLEEP_MAX)).await;
+        tokio::select! {
+            () = tokio::time::sleep(Duration::from_millis(wait).min(super::SLEEP_MAX)) => {}
+            // The loop of the application has ended.
+            () = context.events.closed() => return,
+        }
         let reached = moment();
         for (hook, schedule_name, schedule, next) in &mut plans {
             if next.is_some_and(|at| at <= reached) {

@@ -66,7 +66,13 @@ async fn run(context: Arc<Context>, plan: Arc<Plan>) {
     let mut live: BTreeMap<ObjectRef, Arc<Value>> = BTreeMap::new();
     let mut last = None;
     let mut events = select_all(streams);
-    while let Some((gvk, event)) = events.next().await {
+    loop {
+        let next = tokio::select! {
+            next = events.next() => next,
+            // The application is gone, or its loop has stopped.
+            () = context.events.closed() => return,
+        };
+        let Some((gvk, event)) = next else { return };
         match event {
             WatchEvent::Synced(objects) => {
                 unsynced.remove(&gvk);

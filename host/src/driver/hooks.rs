@@ -124,11 +124,15 @@ async fn settle(
             }
         }
     }
-    if failed.is_none()
-        && let Err(failure) = check_values(context, hook, outcome)
-    {
-        return (skipped(&wanted), Err(Refusal::Output(failure)));
-    }
+    let _one_at_a_time = if failed.is_none() && !outcome.values.is_empty() {
+        let held = context.instance.committing.lock().await;
+        if let Err(failure) = check_values(context, hook, outcome) {
+            return (skipped(&wanted), Err(Refusal::Output(failure)));
+        }
+        Some(held)
+    } else {
+        None
+    };
     let (results, refused) = perform(context, hook, checked).await;
     if let Some(failed) = failed {
         return (results, Err(Refusal::Run(failed)));
@@ -136,7 +140,7 @@ async fn settle(
     if let Some(refused) = refused {
         return (results, Err(Refusal::Operation(refused)));
     }
-    match commit_values(context, hook, outcome).await {
+    match commit_values(context, hook, outcome) {
         Ok(changed) => (results, Ok(changed)),
         Err(failure) => (results, Err(Refusal::Output(failure))),
     }
@@ -187,8 +191,17 @@ fn check_values(context: &Context, hook: &str, outcome: &RunOutcome) -> Result<(
         return Ok(());
     }
     let data = context.instance.data();
-    let Some(values) = &data.values else { return Err(Failure::new("InternalError", "there are no values")) };
+    let Some(values) = &data.values else { return Err(without_values(hook)) };
     values.apply_changes(hook, &outcome.values).map(|_| ()).map_err(|problems| super::package::failure_of(&problems))
+}
+
+/// Only hooks of a deletion run before any settings were found valid.
+fn without_values(hook: &str) -> Failure {
+    Failure::new(
+        "ValuesUnavailable",
+        format!("hook '{hook}' sets values, and there are none: neither spec.settings nor the defaults satisfy the schema"),
+    )
+    .hint("let the hook set no values, or skip the delete hooks with the annotation packages.deckhouse.io/skip-delete-hooks")
 }
 
 async fn perform(context: &Context, hook: &str, operations: Vec<Operation>) -> (Results, Option<Failure>) {
@@ -209,15 +222,14 @@ async fn perform(context: &Context, hook: &str, operations: Vec<Operation>) -> (
     (results, refused)
 }
 
-/// Keeps the values that a run set. Another hook may have changed the document since this one was checked, so the
-/// whole of it is validated again.
-async fn commit_values(context: &Context, hook: &str, outcome: &RunOutcome) -> Result<bool, Failure> {
+/// Keeps the values that a run set. They were checked before the operations, and nobody else commits meanwhile; a new
+/// package may have been taken into use, so the whole document is validated again.
+fn commit_values(context: &Context, hook: &str, outcome: &RunOutcome) -> Result<bool, Failure> {
     if outcome.values.is_empty() {
         return Ok(false);
     }
-    let _one_at_a_time = context.instance.committing.lock().await;
     let mut data = context.instance.data();
-    let Some(values) = &data.values else { return Err(Failure::new("InternalError", "there are no values")) };
+    let Some(values) = &data.values else { return Err(without_values(hook)) };
     let changed =
         values.apply_changes(hook, &outcome.values).map_err(|problems| super::package::failure_of(&problems))?;
     let differs = changed.computed().digest != values.computed().digest;

@@ -86,7 +86,8 @@ pub struct Instance {
     pub grants: Grants,
     data: Mutex<Data>,
     pub(super) bindings: tokio::sync::Mutex<Option<Bindings>>,
-    /// Held while the values of a run are committed, so that two hooks of one application do not lose each other's.
+    /// Held from the check of the values of a run until they are committed, operations included: what was found valid
+    /// is what is kept, and nothing of a run is carried out whose values another hook has made invalid meanwhile.
     pub(super) committing: tokio::sync::Mutex<()>,
     /// Step of the deletion that was written down last; held while the status is written.
     pub(super) deletion_step: tokio::sync::Mutex<Option<DeletionStep>>,
@@ -102,6 +103,8 @@ impl std::fmt::Debug for Instance {
 #[derive(Default)]
 pub(super) struct Data {
     pub(super) fetched: Option<PackageSource>,
+    /// `spec.settings` as they were seen last; not checked.
+    pub(super) wanted: Value,
     pub(super) candidate: Option<Arc<LoadedPackage>>,
     pub(super) current: Option<Arc<LoadedPackage>>,
     pub(super) values: Option<Values>,
@@ -188,7 +191,8 @@ impl Instance {
         }
     }
 
-    /// Nothing of the application is left: whatever still runs ends.
+    /// The loop has ended: whatever still runs ends. Watches that start in this very moment end by themselves, since
+    /// nobody receives what they tell.
     pub(super) fn stop(&self) {
         if let Ok(mut bindings) = self.bindings.try_lock() {
             *bindings = None;

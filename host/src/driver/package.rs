@@ -130,8 +130,10 @@ pub(super) fn adopt(context: &Context) -> Result<(), Failure> {
     let Some(candidate) = data.candidate.take() else {
         return Err(Failure::new("InternalError", "no package was loaded"));
     };
-    // Hooks of a deletion run before any settings are checked: they see the defaults until then.
-    data.values = values_of(&candidate, Value::Null, Patches::default(), None).ok();
+    // A deletion that goes on in another process has no step that checks settings, and its hooks need them all the
+    // same. Settings that the schema refuses are as good as none.
+    let values = |settings: Value| values_of(&candidate, settings, Patches::default(), None).ok();
+    data.values = values(data.wanted.clone()).or_else(|| values(Value::Null));
     data.applied = None;
     data.current = Some(candidate);
     data.planned = None;

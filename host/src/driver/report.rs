@@ -49,9 +49,11 @@ pub(super) async fn write_statuses(context: Arc<Context>, mut statuses: watch::R
 
 fn shown(context: &Context, status: &Status) -> barbless_cluster::ApplicationStatus {
     let mut shown = barbless_cluster::ApplicationStatus::from(status);
-    // What was last applied is the settings that were in force when the objects were.
+    // What was last applied is the settings that were in force when the objects were. A process that found everything
+    // applied already has those that it checked.
     if status.current_version.is_some() {
-        let (_, settings) = context.instance.documents();
+        let applied = context.instance.data().applied.as_ref().map(|applied| Arc::clone(&applied.settings));
+        let settings = applied.unwrap_or_else(|| context.instance.documents().1);
         shown.last_applied_configuration = Some(Value::clone(&settings));
     }
     shown
