@@ -1,11 +1,14 @@
 //! The records of runs: a bounded ring for each application, in memory or on disk.
 //!
 //! The state of record is the cluster; losing the ring loses history and nothing else. So a record that cannot be
-//! written is reported and the run it describes counts all the same.
+//! written is reported and the run it describes counts all the same, and no run waits for the disk: a thread writes.
 
 use std::collections::{BTreeMap, VecDeque};
-use std::path::Path;
+use std::panic::{AssertUnwindSafe, catch_unwind};
+use std::path::{Path, PathBuf};
 use std::sync::Mutex;
+use std::sync::mpsc::{Receiver, SyncSender, sync_channel};
+use std::thread::JoinHandle;
 
 use barbless_domain::limits::RUN_RECORDS;
 use barbless_domain::run::RunRecord;
@@ -13,6 +16,14 @@ use redb::{ReadableDatabase, ReadableTable, TableDefinition};
 
 /// Key: `<application>\0<id>` with the id in big-endian hex, so that the records of an application are in order.
 const RUNS: TableDefinition<'_, &str, &[u8]> = TableDefinition::new("runs");
+/// Records that wait for the disk. A disk that is further behind loses records; memory still has them.
+const UNWRITTEN: usize = 1024;
+/// Records written at once.
+const BATCH: usize = 64;
+/// Bytes of the records of one application, as JSON text: a few of the largest records, or all of ordinary ones.
+const RING_BYTES: usize = 32 * 1024 * 1024;
+/// Bytes of the records of all applications; beyond that the oldest of all goes.
+const ALL_BYTES: usize = 256 * 1024 * 1024;
 
 /// Why records cannot be kept on disk.
 #[derive(Debug, thiserror::Error)]
@@ -26,12 +37,26 @@ pub enum RunsError {
         #[source]
         source: Box<redb::Error>,
     },
+    /// The file is no data file, or is damaged.
+    #[error("the run records at {path} are damaged ({why})")]
+    Damaged {
+        /// The file.
+        path: String,
+        /// What was found.
+        why: String,
+    },
     /// A transaction failed.
     #[error("writing a run record")]
     Write(#[source] Box<redb::Error>),
     /// A record cannot be turned into text.
     #[error("encoding a run record")]
     Encode(#[source] serde_json::Error),
+    /// The thread that writes cannot be started.
+    #[error("starting the thread that writes run records")]
+    Thread(#[source] std::io::Error),
+    /// The disk is too slow, or its thread is gone.
+    #[error("{UNWRITTEN} run records wait for the disk already")]
+    Behind,
 }
 
 fn write_error(error: impl Into<redb::Error>) -> RunsError {
@@ -42,13 +67,106 @@ fn write_error(error: impl Into<redb::Error>) -> RunsError {
 #[derive(Debug)]
 pub struct RunLog {
     state: Mutex<State>,
-    disk: Option<redb::Database>,
+    disk: Option<Writer>,
+}
+
+/// The thread that writes. What was handed over is on disk once this is dropped.
+#[derive(Debug)]
+struct Writer {
+    jobs: Option<SyncSender<Job>>,
+    thread: Option<JoinHandle<()>>,
+}
+
+impl Writer {
+    fn start(disk: redb::Database) -> Result<Self, RunsError> {
+        let (jobs, inbox) = sync_channel(UNWRITTEN);
+        let thread = std::thread::Builder::new()
+            .name("run-records".to_owned())
+            .spawn(move || write_all(&disk, &inbox))
+            .map_err(RunsError::Thread)?;
+        Ok(Self { jobs: Some(jobs), thread: Some(thread) })
+    }
+}
+
+impl Drop for Writer {
+    fn drop(&mut self) {
+        self.jobs = None;
+        if let Some(thread) = self.thread.take()
+            && thread.join().is_err()
+        {
+            tracing::error!("the thread that writes run records ended in a panic: this is a bug of the host");
+        }
+    }
+}
+
+/// One record to write, and the keys of those that leave the rings.
+#[derive(Debug)]
+struct Job {
+    key: String,
+    bytes: Vec<u8>,
+    dropped: Vec<String>,
 }
 
 #[derive(Debug, Default)]
 struct State {
     last_id: u64,
-    rings: BTreeMap<String, VecDeque<RunRecord>>,
+    bytes: usize,
+    rings: BTreeMap<String, Ring>,
+}
+
+#[derive(Debug, Default)]
+struct Ring {
+    bytes: usize,
+    records: VecDeque<(RunRecord, usize)>,
+}
+
+impl State {
+    /// Keeps a record of so many bytes; says which had to go for it.
+    fn keep(&mut self, record: RunRecord, bytes: usize) -> Vec<(String, u64)> {
+        let application = record.application.clone();
+        let ring = self.rings.entry(application.clone()).or_default();
+        ring.records.push_back((record, bytes));
+        ring.bytes += bytes;
+        self.bytes += bytes;
+        let mut dropped = Vec::new();
+        // The newest stays, whatever its size: the output of a run is bounded.
+        while self
+            .rings
+            .get(&application)
+            .is_some_and(|it| it.records.len() > RUN_RECORDS || (it.bytes > RING_BYTES && it.records.len() > 1))
+        {
+            dropped.extend(self.drop_oldest_of(&application));
+        }
+        while self.bytes > ALL_BYTES {
+            let oldest = |ring: &Ring| ring.records.front().map_or(u64::MAX, |(record, _)| record.id);
+            let Some(name) = self.rings.iter().min_by_key(|(_, ring)| oldest(ring)).map(|(name, _)| name.clone())
+            else {
+                break;
+            };
+            dropped.extend(self.drop_oldest_of(&name));
+        }
+        dropped
+    }
+
+    fn drop_oldest_of(&mut self, application: &str) -> Option<(String, u64)> {
+        let ring = self.rings.get_mut(application)?;
+        let oldest = ring.records.pop_front();
+        if let Some((_, bytes)) = &oldest {
+            ring.bytes -= bytes;
+            self.bytes -= bytes;
+        }
+        if ring.records.is_empty() {
+            self.rings.remove(application);
+        }
+        oldest.map(|(record, _)| (record.application, record.id))
+    }
+}
+
+/// The library of the data file panics on some damage. Such a panic leaves nothing of ours half done.
+fn guarded<T>(path: &str, work: impl FnOnce() -> Result<T, RunsError>) -> Result<T, RunsError> {
+    catch_unwind(AssertUnwindSafe(work)).unwrap_or_else(|_| {
+        Err(RunsError::Damaged { path: path.to_owned(), why: "reading it ended in a panic".to_owned() })
+    })
 }
 
 impl RunLog {
@@ -59,30 +177,66 @@ impl RunLog {
     }
 
     /// Rings that outlive the process, in `runs.redb` of this folder. Records that this version cannot read are
-    /// dropped.
+    /// dropped; a file that is damaged is renamed to `runs.redb.damaged`, and a new one takes its place.
     ///
     /// # Errors
-    /// If the file cannot be opened.
+    /// If the file cannot be opened for another reason: another process has it, or this one may not.
     pub fn open(folder: &Path) -> Result<Self, RunsError> {
         let path = folder.join("runs.redb");
-        let open = |source: redb::Error| RunsError::Open { path: path.display().to_string(), source: Box::new(source) };
-        let disk = redb::Database::create(&path).map_err(|error| open(error.into()))?;
-        let mut state = State::default();
-        let read = disk.begin_read().map_err(|error| open(error.into()))?;
-        match read.open_table(RUNS) {
-            Ok(table) => {
-                for entry in table.iter().map_err(|error| open(error.into()))? {
-                    let (_, bytes) = entry.map_err(|error| open(error.into()))?;
-                    if let Ok(record) = serde_json::from_slice::<RunRecord>(bytes.value()) {
-                        state.last_id = state.last_id.max(record.id);
-                        state.rings.entry(record.application.clone()).or_default().push_back(record);
+        match Self::read(&path) {
+            Err(damaged @ RunsError::Damaged { .. }) => {
+                let aside = folder.join("runs.redb.damaged");
+                tracing::warn!(error = %damaged, aside = %aside.display(), "the history of runs begins anew");
+                let failed = |source: std::io::Error| RunsError::Open {
+                    path: path.display().to_string(),
+                    source: Box::new(source.into()),
+                };
+                std::fs::rename(&path, &aside).map_err(failed)?;
+                Self::read(&path)
+            }
+            result => result,
+        }
+    }
+
+    fn read(path: &PathBuf) -> Result<Self, RunsError> {
+        let shown = path.display().to_string();
+        let failed = |source: redb::Error| match source {
+            redb::Error::Corrupted(why) => RunsError::Damaged { path: shown.clone(), why },
+            // What is no file of the library, or ends too early.
+            redb::Error::Io(error)
+                if matches!(error.kind(), std::io::ErrorKind::InvalidData | std::io::ErrorKind::UnexpectedEof) =>
+            {
+                RunsError::Damaged { path: shown.clone(), why: error.to_string() }
+            }
+            source => RunsError::Open { path: shown.clone(), source: Box::new(source) },
+        };
+        guarded(&shown, || {
+            // Inputs of runs hold secrets.
+            owner_only(path).map_err(|error| failed(redb::Error::Io(error)))?;
+            let disk = redb::Database::create(path).map_err(|error| failed(error.into()))?;
+            let mut records = Vec::new();
+            let read = disk.begin_read().map_err(|error| failed(error.into()))?;
+            match read.open_table(RUNS) {
+                Ok(table) => {
+                    for entry in table.iter().map_err(|error| failed(error.into()))? {
+                        let (_, bytes) = entry.map_err(|error| failed(error.into()))?;
+                        if let Ok(record) = serde_json::from_slice::<RunRecord>(bytes.value()) {
+                            records.push((record, bytes.value().len()));
+                        }
                     }
                 }
+                Err(redb::TableError::TableDoesNotExist(_)) => {}
+                Err(error) => return Err(failed(error.into())),
             }
-            Err(redb::TableError::TableDoesNotExist(_)) => {}
-            Err(error) => return Err(open(error.into())),
-        }
-        Ok(Self { state: Mutex::new(state), disk: Some(disk) })
+            let mut state = State::default();
+            records.sort_by_key(|(record, _)| record.id);
+            for (record, bytes) in records {
+                state.last_id = state.last_id.max(record.id);
+                state.keep(record, bytes);
+            }
+            drop(read);
+            Ok(Self { state: Mutex::new(state), disk: Some(Writer::start(disk)?) })
+        })
     }
 
     fn state(&self) -> std::sync::MutexGuard<'_, State> {
@@ -90,33 +244,23 @@ impl RunLog {
         self.state.lock().unwrap_or_else(std::sync::PoisonError::into_inner)
     }
 
-    /// Keeps a record and gives it its id.
+    /// Keeps a record and gives it its id. Does not wait for the disk.
     ///
     /// # Errors
-    /// If it cannot be written to disk; it is kept in memory then.
+    /// If it cannot be handed to the disk; it is kept in memory then.
     pub fn add(&self, mut record: RunRecord) -> Result<RunRecord, RunsError> {
-        let mut dropped = Vec::new();
+        let (bytes, dropped);
         {
             let mut state = self.state();
-            state.last_id += 1;
+            state.last_id = state.last_id.saturating_add(1);
             record.id = state.last_id;
-            let ring = state.rings.entry(record.application.clone()).or_default();
-            ring.push_back(record.clone());
-            while ring.len() > RUN_RECORDS {
-                dropped.extend(ring.pop_front().map(|old| old.id));
-            }
+            bytes = serde_json::to_vec(&record).map_err(RunsError::Encode)?;
+            dropped = state.keep(record.clone(), bytes.len());
         }
-        if let Some(disk) = &self.disk {
-            let bytes = serde_json::to_vec(&record).map_err(RunsError::Encode)?;
-            let write = disk.begin_write().map_err(write_error)?;
-            {
-                let mut table = write.open_table(RUNS).map_err(write_error)?;
-                table.insert(key(&record.application, record.id).as_str(), bytes.as_slice()).map_err(write_error)?;
-                for id in dropped {
-                    table.remove(key(&record.application, id).as_str()).map_err(write_error)?;
-                }
-            }
-            write.commit().map_err(write_error)?;
+        if let Some(jobs) = self.disk.as_ref().and_then(|disk| disk.jobs.as_ref()) {
+            let dropped = dropped.iter().map(|(application, id)| key(application, *id)).collect();
+            let job = Job { key: key(&record.application, record.id), bytes, dropped };
+            jobs.try_send(job).map_err(|_| RunsError::Behind)?;
         }
         Ok(record)
     }
@@ -124,14 +268,49 @@ impl RunLog {
     /// The records of an application, oldest first.
     #[must_use]
     pub fn of(&self, application: &str) -> Vec<RunRecord> {
-        self.state().rings.get(application).map(|ring| ring.iter().cloned().collect()).unwrap_or_default()
+        let state = self.state();
+        let ring = state.rings.get(application);
+        ring.map(|ring| ring.records.iter().map(|(record, _)| record.clone()).collect()).unwrap_or_default()
     }
 
     /// Number of runs that were recorded for an application and are still kept.
     #[must_use]
     pub fn count(&self, application: &str) -> usize {
-        self.state().rings.get(application).map_or(0, VecDeque::len)
+        self.state().rings.get(application).map_or(0, |ring| ring.records.len())
     }
+}
+
+/// Makes the file, if there is none, and makes it the owner's alone.
+fn owner_only(path: &Path) -> std::io::Result<()> {
+    use std::os::unix::fs::{OpenOptionsExt as _, PermissionsExt as _};
+    let file = std::fs::OpenOptions::new().create(true).append(true).mode(0o600).open(path)?;
+    // It may have been there before.
+    file.set_permissions(std::fs::Permissions::from_mode(0o600))
+}
+
+/// Writes what comes, several at a time, until nobody can send any more.
+fn write_all(disk: &redb::Database, inbox: &Receiver<Job>) {
+    while let Ok(first) = inbox.recv() {
+        let mut jobs = vec![first];
+        jobs.extend(inbox.try_iter().take(BATCH - 1));
+        if let Err(error) = guarded("runs.redb", || write(disk, &jobs)) {
+            tracing::warn!(records = jobs.len(), error = crate::report::chain(&error), "run records are lost");
+        }
+    }
+}
+
+fn write(disk: &redb::Database, jobs: &[Job]) -> Result<(), RunsError> {
+    let write = disk.begin_write().map_err(write_error)?;
+    {
+        let mut table = write.open_table(RUNS).map_err(write_error)?;
+        for job in jobs {
+            table.insert(job.key.as_str(), job.bytes.as_slice()).map_err(write_error)?;
+            for key in &job.dropped {
+                table.remove(key.as_str()).map_err(write_error)?;
+            }
+        }
+    }
+    write.commit().map_err(write_error)
 }
 
 fn key(application: &str, id: u64) -> String {
@@ -177,5 +356,71 @@ mod tests {
         assert_eq!(log.count("demo.a"), RUN_RECORDS);
         assert_eq!(log.of("demo.a")[0].id, 4);
         assert_eq!(log.add(record("demo.b")).unwrap().id, RUN_RECORDS as u64 + 5, "ids go on");
+    }
+
+    #[test]
+    fn only_the_owner_may_read_the_file() {
+        use std::os::unix::fs::PermissionsExt as _;
+        let folder = tempfile::tempdir().unwrap();
+        let path = folder.path().join("runs.redb");
+        std::fs::write(&path, "").unwrap();
+        drop(RunLog::open(folder.path()).unwrap());
+        assert_eq!(std::fs::metadata(&path).unwrap().permissions().mode() & 0o777, 0o600);
+    }
+
+    fn large(application: &str, bytes: usize) -> RunRecord {
+        RunRecord { input: Some(serde_json::Value::String("x".repeat(bytes))), ..record(application) }
+    }
+
+    #[test]
+    fn large_records_do_not_fill_the_memory() {
+        let log = RunLog::in_memory();
+        for _ in 0..10 {
+            log.add(large("demo.a", RING_BYTES / 4)).unwrap();
+        }
+        assert_eq!(log.count("demo.a"), 3);
+        log.add(large("demo.a", RING_BYTES + 1)).unwrap();
+        assert_eq!(log.count("demo.a"), 1, "the newest is kept");
+        for number in 0..12 {
+            log.add(large(&format!("demo.{number}"), RING_BYTES - 1024)).unwrap();
+        }
+        assert!(log.state().bytes <= ALL_BYTES);
+        assert_eq!((log.count("demo.a"), log.count("demo.0"), log.count("demo.11")), (0, 0, 1));
+    }
+
+    #[test]
+    fn a_damaged_file_is_put_aside() {
+        let folder = tempfile::tempdir().unwrap();
+        let path = folder.path().join("runs.redb");
+        let log = RunLog::open(folder.path()).unwrap();
+        for _ in 0..50 {
+            log.add(record("demo.a")).unwrap();
+        }
+        drop(log);
+        let sound = std::fs::read(&path).unwrap();
+        let mut damages = vec![b"hello world".repeat(1000), sound[..100].to_vec(), sound[..sound.len() / 2].to_vec()];
+        // A little of everything: the places are spread over the file by a fixed rule.
+        for seed in 1_usize..12 {
+            let mut bytes = sound.clone();
+            for step in 0..200 {
+                let at = (step * 7919 * seed + seed * 104_729) % bytes.len();
+                bytes[at] ^= 1 << (step % 8);
+            }
+            damages.push(bytes);
+        }
+        for bytes in damages {
+            std::fs::write(&path, bytes).unwrap();
+            let log = RunLog::open(folder.path()).unwrap();
+            let _ = log.add(record("demo.b"));
+            assert!(log.count("demo.b") >= 1);
+        }
+        assert!(folder.path().join("runs.redb.damaged").is_file());
+    }
+
+    #[test]
+    fn a_file_that_another_process_has_stays_where_it_is() {
+        let folder = tempfile::tempdir().unwrap();
+        let _first = RunLog::open(folder.path()).unwrap();
+        assert!(matches!(RunLog::open(folder.path()), Err(RunsError::Open { .. })));
     }
 }
