@@ -35,6 +35,14 @@ impl Values {
         Ok(parse::<Option<T>>(host::values_get(pointer), "values", pointer)?.flatten())
     }
 
+    /// The value at a path, which must be there.
+    ///
+    /// # Errors
+    /// `ValueMissing` if there is none, or `null`; otherwise as [`Values::get`].
+    pub fn require<T: DeserializeOwned>(&self, pointer: &str) -> Result<T> {
+        self.get(pointer)?.ok_or_else(|| missing("values", pointer))
+    }
+
     /// The value at a path, or another one if there is none.
     ///
     /// # Errors
@@ -93,6 +101,14 @@ impl Values {
 ///
 /// let outcome = TestContext::builder().settings(json!({"replicas": 5})).run(check);
 /// assert_eq!(outcome.values()["internal"]["large"], true);
+///
+/// // A setting that the schema requires has no default to fall back on.
+/// fn owner(ctx: &mut Context) -> Result<()> {
+///     let team: String = ctx.settings().require("/team")?;
+///     ctx.values().set("/internal/owner", &team)
+/// }
+///
+/// assert_eq!(TestContext::builder().run(owner).expect_error().code(), "ValueMissing");
 /// ```
 #[derive(Debug, Clone, Copy)]
 pub struct Settings {
@@ -106,6 +122,14 @@ impl Settings {
     /// `JsonInvalid` if it has another shape than `T`.
     pub fn get<T: DeserializeOwned>(&self, pointer: &str) -> Result<Option<T>> {
         Ok(parse::<Option<T>>(host::settings_get(pointer), "settings", pointer)?.flatten())
+    }
+
+    /// The value at a path, which must be there.
+    ///
+    /// # Errors
+    /// `ValueMissing` if there is none, or `null`; otherwise as [`Settings::get`].
+    pub fn require<T: DeserializeOwned>(&self, pointer: &str) -> Result<T> {
+        self.get(pointer)?.ok_or_else(|| missing("settings", pointer))
     }
 
     /// The value at a path, or another one if there is none.
@@ -124,6 +148,10 @@ impl Settings {
         let json = host::settings_get("").unwrap_or_else(|| "{}".to_owned());
         serde_json::from_str(&json).map_err(|error| crate::Error::from(error).context("settings"))
     }
+}
+
+fn missing(what: &str, pointer: &str) -> crate::Error {
+    crate::Error::new("ValueMissing", format!("{what} at `{pointer}`: there is no value"))
 }
 
 pub(crate) fn parse<T: DeserializeOwned>(json: Option<String>, what: &str, pointer: &str) -> Result<Option<T>> {
