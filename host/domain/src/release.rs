@@ -434,9 +434,10 @@ fn bad_path_name(name: &str) -> Option<&'static str> {
     }
 }
 
-/// What no package may bring: a forged release record would make the host believe that objects of others are its own to
-/// delete, and the host's own kinds decide about packages.
-fn belongs_to_host(target: &ObjectRef, object: &Value) -> Option<&'static str> {
+/// What no package may bring, and no release may remove: a forged release record would make the host believe that objects
+/// of others are its own to delete, and the host's own kinds decide about packages. Says why.
+#[must_use]
+pub fn belongs_to_host(target: &ObjectRef, object: &Value) -> Option<&'static str> {
     let text = |pointer: &str| object.pointer(pointer).and_then(Value::as_str);
     if target.gvk.group == "deckhouse.io" {
         Some("the kind belongs to the host")

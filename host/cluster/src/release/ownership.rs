@@ -4,7 +4,7 @@ use std::collections::{BTreeMap, BTreeSet};
 
 use barbless_domain::grant::INSTANCE_LABEL;
 use barbless_domain::identity::{ApplicationId, ObjectRef};
-use barbless_domain::release::{APPLICATION_ANNOTATION, Plan, defined_by};
+use barbless_domain::release::{APPLICATION_ANNOTATION, Plan, belongs_to_host, defined_by};
 use futures::{FutureExt as _, StreamExt, TryStreamExt};
 use serde_json::Value;
 
@@ -13,8 +13,9 @@ use crate::error::Error;
 use crate::limits::PARALLEL;
 use crate::request::{annotation, label};
 
-/// Whose a live object is, if it is not the application's. `managed` says that an earlier apply left it: then a label
-/// that somebody took off is no reason.
+/// Whose a live object is, if it is not the application's. `managed` says that an earlier apply left it, by its record:
+/// then a label that somebody took off is no reason. A record is a Secret that others in the namespace may have forged, so
+/// its word counts inside of the namespace only, and never for objects of the host.
 pub(crate) fn foreign_owner(
     application: &ApplicationId,
     target: &ObjectRef,
@@ -24,6 +25,10 @@ pub(crate) fn foreign_owner(
     if !target.namespace.is_empty() && target.namespace != application.namespace() {
         return Some(format!("namespace {:?}", target.namespace));
     }
+    if belongs_to_host(target, live).is_some() {
+        return Some("the host".to_owned());
+    }
+    let managed = managed && !target.namespace.is_empty();
     match label(live, INSTANCE_LABEL) {
         Some(other) if other != application.name() => return Some(format!("application {other:?}")),
         Some(_) => {}
@@ -34,8 +39,8 @@ pub(crate) fn foreign_owner(
         // Two applications of one name in different namespaces have the same label.
         match annotation(live, APPLICATION_ANNOTATION) {
             Some(id) if id != application.to_string() => return Some(format!("application {id:?}")),
-            None if !managed => return Some(format!("no annotation {APPLICATION_ANNOTATION}")),
-            _ => {}
+            Some(_) => {}
+            None => return Some(format!("no annotation {APPLICATION_ANNOTATION}")),
         }
     }
     None

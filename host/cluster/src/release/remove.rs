@@ -2,10 +2,11 @@
 
 use std::collections::BTreeMap;
 
+use barbless_domain::grant::Scope;
 use barbless_domain::identity::{ApplicationId, ObjectRef};
 use barbless_domain::limits::TIMEOUT_NAMES;
 use barbless_domain::operation::Propagation;
-use barbless_domain::release::{HelmHook, HookEvent, Removal, is_kept};
+use barbless_domain::release::{HelmHook, HookEvent, Removal, belongs_to_host, is_kept};
 use serde_json::Value;
 
 use super::wait::{Verdict, Wanted};
@@ -48,9 +49,10 @@ impl Run<'_> {
         removal: &Removal,
         hooks: &BTreeMap<HookEvent, Vec<HelmHook>>,
     ) -> Result<Removed, ReleaseError> {
-        let hooks = |event: HookEvent| -> &[HelmHook] { hooks.get(&event).map_or(&[], Vec::as_slice) };
-        self.helm_hooks(HookEvent::PreDelete, hooks(HookEvent::PreDelete)).await?;
         let mut removed = Removed::default();
+        let before = self.believable(hooks.get(&HookEvent::PreDelete), &mut removed).await?;
+        let after = self.believable(hooks.get(&HookEvent::PostDelete), &mut removed).await?;
+        self.helm_hooks(HookEvent::PreDelete, &before).await?;
         for target in &removal.kept {
             removed.left.push((target.clone(), "its resource policy keeps it".to_owned()));
         }
@@ -73,8 +75,39 @@ impl Run<'_> {
             self.wait_gone(&going).await?;
             removed.deleted.extend(going.into_iter().map(|(target, _)| target));
         }
-        self.helm_hooks(HookEvent::PostDelete, hooks(HookEvent::PostDelete)).await?;
+        self.helm_hooks(HookEvent::PostDelete, &after).await?;
         Ok(removed)
+    }
+
+    /// The hooks of a record that a plan would have let through. A record is a Secret, and who may write Secrets in the
+    /// namespace may not write everything that the host may: objects of other namespaces, of the cluster and of the host
+    /// are left out.
+    async fn believable(
+        &self,
+        hooks: Option<&Vec<HelmHook>>,
+        removed: &mut Removed,
+    ) -> Result<Vec<HelmHook>, ReleaseError> {
+        let mut believed = Vec::new();
+        for hook in hooks.into_iter().flatten() {
+            let target = &hook.target;
+            let scope = match self.cluster.resolve(&target.gvk).await {
+                Ok(resource) => resource.scope,
+                Err(Error::KindNotServed { .. }) => Scope::Namespaced,
+                Err(error) => return Err(error.into()),
+            };
+            let is_target = ObjectRef::of(&hook.object).is_ok_and(|named| named == *target);
+            let why = if scope == Scope::Cluster || target.namespace != self.application.namespace() {
+                "the record names a hook outside the namespace of the application"
+            } else if !is_target || belongs_to_host(target, &hook.object).is_some() {
+                "the record names a hook that no package may have"
+            } else {
+                believed.push(hook.clone());
+                continue;
+            };
+            self.tell(Progress::Left { target: target.clone(), why: why.to_owned() });
+            removed.left.push((target.clone(), why.to_owned()));
+        }
+        Ok(believed)
     }
 
     async fn ask_to_go(&self, target: &ObjectRef) -> Result<Asked, ReleaseError> {

@@ -1,7 +1,7 @@
 use std::time::Duration;
 
-use barbless_domain::identity::ApplicationId;
-use barbless_domain::release::{InventoryItem, defined_by, removal};
+use barbless_domain::identity::{ApplicationId, ObjectRef};
+use barbless_domain::release::{HelmHook, HookEvent, InventoryItem, defined_by, removal};
 use serde_json::{Value, json};
 
 use super::{app, config_map, drain, gvk, options, plan_for, reference, start};
@@ -383,6 +383,70 @@ async fn a_forged_inventory_does_not_reach_other_namespaces() {
     let removed = cluster.uninstall(&app(), &removal(&forged, &defined_by([])), &plan.hooks, &options).await;
     assert_eq!(removed.expect("done").left.len(), 1);
     assert!(cluster.read(&target).await.is_some());
+}
+
+#[tokio::test]
+async fn a_forged_inventory_reaches_neither_the_cluster_nor_the_host() {
+    let (_devcluster, cluster) = start(false).await;
+    let (options, _events) = options(SOON);
+    cluster.put(json!({"apiVersion": "v1", "kind": "Namespace", "metadata": {"name": "precious"}})).await;
+    let record = json!({
+        "apiVersion": "v1", "kind": "Secret", "type": "helm.sh/release.v1",
+        "metadata": {"name": "sh.helm.release.v1.demo.other.v1", "namespace": "demo", "labels": {"owner": "helm"}},
+    });
+    cluster.put(record).await;
+    let targets = [
+        reference("v1", "Namespace", "", "precious"),
+        reference("v1", "Secret", "demo", "sh.helm.release.v1.demo.other.v1"),
+    ];
+    let forged = targets.clone().map(|target| InventoryItem { target, keep: false });
+    let plan = plan_for(&cluster, vec![plain("mine", json!({}))], &forged).await;
+    let applied = cluster.apply_release(&plan, ReleaseOperation::Upgrade, &options).await.expect("applied");
+    assert!(applied.pruned.is_empty(), "{applied:?}");
+    let removed = cluster.uninstall(&app(), &removal(&forged, &defined_by([])), &plan.hooks, &options).await;
+    assert_eq!(removed.expect("done").left.len(), 2);
+    for target in targets {
+        assert!(cluster.read(&target).await.is_some(), "{target} is gone");
+    }
+}
+
+#[tokio::test]
+async fn forged_hooks_of_a_record_are_not_applied() {
+    let (_devcluster, cluster) = start(true).await;
+    let (options, mut events) = options(SOON);
+    let binding = json!({
+        "apiVersion": "rbac.authorization.k8s.io/v1", "kind": "ClusterRoleBinding", "metadata": {"name": "root"},
+        "roleRef": {"apiGroup": "rbac.authorization.k8s.io", "kind": "ClusterRole", "name": "cluster-admin"},
+    });
+    let mut elsewhere = plain("elsewhere", json!({}));
+    elsewhere["metadata"]["namespace"] = json!("kube-system");
+    let mut record = plain("sh.helm.release.v1.demo.other.v1", json!({}));
+    record["metadata"]["namespace"] = json!("demo");
+    let mut own = hook("own", "pre-delete", "hook-succeeded");
+    own["metadata"]["namespace"] = json!("demo");
+    own["metadata"]["labels"] = json!({"packages.deckhouse.io/instance": app().name()});
+    let forge = |object: Value| HelmHook {
+        target: ObjectRef::of(&object).expect("an object"),
+        object,
+        source: "templates/hook.yaml".to_owned(),
+        events: [HookEvent::PreDelete, HookEvent::PostDelete].into(),
+        weight: 0,
+        delete_policies: [].into(),
+    };
+    let mut disguised = forge(binding.clone());
+    disguised.target = reference("v1", "ConfigMap", "demo", "harmless");
+    let mut hooks: Vec<HelmHook> = [binding, elsewhere, record].into_iter().map(forge).collect();
+    hooks.push(disguised);
+    let targets: Vec<ObjectRef> = hooks.iter().map(|hook| hook.target.clone()).collect();
+    hooks.push(forge(own));
+    let hooks = [(HookEvent::PreDelete, hooks.clone()), (HookEvent::PostDelete, hooks)].into();
+    let removed = cluster.uninstall(&app(), &removal(&[], &defined_by([])), &hooks, &options).await.expect("removed");
+    assert_eq!(removed.left.len(), 2 * targets.len(), "{removed:?}");
+    for target in targets {
+        assert!(cluster.read(&target).await.is_none(), "{target} was made");
+    }
+    let ran = drain(&mut events).iter().filter(|it| matches!(it, Progress::HookSucceeded { .. })).count();
+    assert_eq!(ran, 2, "the hook of the package itself runs");
 }
 
 #[tokio::test]
