@@ -8,4 +8,5 @@ mod bad_packages;
 mod cli;
 mod hostile;
 mod life;
+mod restart;
 mod world;

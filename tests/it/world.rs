@@ -14,7 +14,7 @@ use barbless_domain::event::{Event, Failure};
 use barbless_domain::identity::{ApplicationId, Gvk, ObjectRef};
 use barbless_domain::package::PackageSource;
 use barbless_domain::pipeline::App;
-use barbless_domain::requirement::Platform;
+use barbless_domain::requirement::{Platform, parse_version};
 use barbless_domain::run::RunRecord;
 use barbless_sandbox::Sandbox;
 use futures::StreamExt as _;
@@ -68,7 +68,7 @@ pub(crate) struct World {
     pub(crate) cluster: Cluster,
     pub(crate) services: Arc<Services>,
     _devcluster: DevCluster,
-    _platform: Arc<watch::Sender<Platform>>,
+    platform: Arc<watch::Sender<Platform>>,
 }
 
 /// The sandbox of all tests: the cache of compiled components is shared, as between applications.
@@ -91,7 +91,13 @@ impl World {
             owner: "tests".to_owned(),
             platform: facts,
         });
-        Self { cluster, services, _devcluster: devcluster, _platform: Arc::new(platform) }
+        Self { cluster, services, _devcluster: devcluster, platform: Arc::new(platform) }
+    }
+
+    /// The cluster is of this version from now on.
+    pub(crate) fn kubernetes(&self, version: &str) {
+        let kubernetes_version = Some(parse_version(version).unwrap());
+        self.platform.send_modify(|platform| platform.kubernetes_version = kubernetes_version);
     }
 
     /// Installs a package as an application.
