@@ -134,13 +134,13 @@ def main() -> int:
         return compare(options, work)
     finally:
         if options.keep:
-            print(f"kept: {work}", file=sys.stderr)
+            print(f"kept: {work}")
         else:
             shutil.rmtree(work)
 
 
 def compare(options: argparse.Namespace, work: pathlib.Path) -> int:
-    print(f"seed {options.seed}, {options.pairs} generated pairs", file=sys.stderr)
+    print(f"seed {options.seed}, {options.pairs} generated pairs", flush=True)
     jobs = [*corpus(work), *pairs(work, options.seed, options.pairs)]
     jobs = [dict(job, release=RELEASE, namespace=NAMESPACE) for job in jobs if options.only in job["id"]]
     explained = json.loads((HERE / "explained.json").read_text())
@@ -148,6 +148,9 @@ def compare(options: argparse.Namespace, work: pathlib.Path) -> int:
     nowhere = "apiVersion: v1\nkind: Config\nclusters: []\ncontexts: []\nusers: []\n"
     ours = by_ours(options.ours, jobs)
     identical, failing, listed, unexplained = 0, 0, [], []
+    # Helm logs to descriptor 2, past Python: conflicts of values and the like, which are not compared.
+    quiet = os.open(os.devnull, os.O_WRONLY)
+    os.dup2(quiet, 2)
     with Config(kubeconfig_content=nowhere, namespace=NAMESPACE, storage_driver="memory") as config:
         for job in jobs:
             name, texts = job["id"], bool(job.get("texts"))

@@ -213,7 +213,7 @@ class Maker:
         if kind == 6 and self.variables:
             return f"{o()}{r.choice(self.variables)} = {self.any(1)}{c()}"
         if kind == 7:
-            return f"{o()}template \"{self.pick('part', 'shape')}\" {self.pick('.', '$', '$.Values.any', '1')}{c()}"
+            return f"{o()}template \"{self.pick('part', 'shape')}\" {self.pick('$.Values', '$.Values.d', '$.Values.any', '1')}{c()}"
         if kind == 8:
             return self.pick("{{/* comment */}}", "{{- /* comment */ -}}", "{{ \"{{\" }}", "{{ `raw` }}", "}}")
         if kind == 9:

@@ -11,7 +11,9 @@ use std::{
     time::{Duration, Instant},
 };
 
-use barbless_template::{Capabilities, Error, Files, Input, Limits, NoLookup, Release, RenderedFile, render, render_files};
+use barbless_template::{
+    Capabilities, Error, Files, Input, Limits, NoLookup, Release, RenderedFile, render, render_files,
+};
 use serde_json::{Map, Value, json};
 
 const DEADLINE: Duration = Duration::from_secs(20);

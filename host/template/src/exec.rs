@@ -323,10 +323,10 @@ impl<'t> State<'_, 't, '_> {
         let decl = &branch.pipe.decl;
         if branch.pipe.is_assign {
             match &decl[..] {
-                [one] => self.assign(one, item.clone()),
+                [one] => self.assign(one, item.clone())?,
                 [first, second, ..] => {
-                    self.assign(first, Operand::of(index));
-                    self.assign(second, item.clone());
+                    self.assign(first, Operand::of(index))?;
+                    self.assign(second, item.clone())?;
                 }
                 [] => {}
             }
@@ -345,10 +345,12 @@ impl<'t> State<'_, 't, '_> {
         Ok(matches!(flow, Flow::Break))
     }
 
-    fn assign(&mut self, name: &str, value: Operand) {
-        if let Some(slot) = self.vars.iter_mut().rev().find(|(n, _)| *n == name) {
-            slot.1 = value;
-        }
+    fn assign(&mut self, name: &str, value: Operand) -> Exec<()> {
+        let Some(slot) = self.vars.iter_mut().rev().find(|(n, _)| *n == name) else {
+            return self.error(format!("undefined variable: {name}"));
+        };
+        slot.1 = value;
+        Ok(())
     }
 
     fn pipeline(&mut self, dot: &Operand, pipe: &'t Pipe) -> Exec<Value> {
@@ -362,7 +364,7 @@ impl<'t> State<'_, 't, '_> {
         let value = last.map_or(Value::Nil, |operand| operand.value);
         for name in &pipe.decl {
             if pipe.is_assign {
-                self.assign(name, Operand::of(value.clone()));
+                self.assign(name, Operand::of(value.clone()))?;
             } else {
                 self.vars.push((name, Operand::of(value.clone())));
             }
@@ -695,7 +697,9 @@ impl Param {
             Self::Bool => matches!(value, Value::Bool(_)),
             Self::Float => matches!(value, Value::Float(_)),
             Self::Map => matches!(value, Value::Map(map) if map.kind != crate::value::MapKind::Str),
-            Self::List => matches!(value, Value::List(list) if list.elem == crate::value::Elem::Any),
+            Self::List => {
+                matches!(value, Value::List(list) if matches!(list.elem, crate::value::Elem::Any | crate::value::Elem::NilAny))
+            }
             Self::Time => matches!(value, Value::Object(object) if object.type_name() == "time.Time"),
         }
     }

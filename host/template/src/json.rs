@@ -2,7 +2,7 @@
 
 use std::fmt::Write as _;
 
-use crate::value::{VALUE_DEPTH_MAX, VALUE_TEXT_MAX, Value};
+use crate::value::{Elem, VALUE_DEPTH_MAX, VALUE_TEXT_MAX, Value};
 
 #[derive(Clone, Copy)]
 pub(crate) struct Style {
@@ -48,6 +48,7 @@ fn write(out: &mut String, value: &Value, style: Style, depth: usize) -> Result<
             base64::engine::general_purpose::STANDARD.encode_string(bytes, out);
             out.push('"');
         }
+        Value::List(list) if matches!(list.elem, Elem::NilStr | Elem::NilAny) => out.push_str("null"),
         Value::List(list) => {
             out.push('[');
             for (i, item) in list.items.iter().enumerate() {
@@ -150,7 +151,25 @@ pub(crate) fn decode(text: &str) -> Result<serde_json::Value, String> {
                     crate::gofmt::quote_with(&c.to_string(), '\'')
                 )
             }
-            _ => error.to_string(),
+            Some(c) => {
+                let c = crate::gofmt::quote_with(&c.to_string(), '\'');
+                let problem = error.to_string();
+                let before = |start: &str| problem.starts_with(start);
+                if before("key must be a string") || (before("trailing comma") && c == "'}'") {
+                    format!("invalid character {c} looking for beginning of object key string")
+                } else if before("expected value") || before("trailing comma") {
+                    format!("invalid character {c} looking for beginning of value")
+                } else if before("expected `,` or `}`") {
+                    format!("invalid character {c} after object key:value pair")
+                } else if before("expected `,` or `]`") {
+                    format!("invalid character {c} after array element")
+                } else if before("expected `:`") {
+                    format!("invalid character {c} after object key")
+                } else {
+                    problem
+                }
+            }
+            None => error.to_string(),
         }
     })
 }

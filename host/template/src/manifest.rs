@@ -235,7 +235,12 @@ pub(crate) fn parse(source: &str, text: &str, nodes: usize) -> Result<Vec<(Strin
             }
             other => {
                 let kind = crate::json::kind(&other);
-                return Err(fail(1, 1, format!("a manifest must be a map, but this document is of type {kind}")));
+                let mut failed = fail(1, 1, format!("a manifest must be a map, but this document is of type {kind}"));
+                failed.detail.helm = format!(
+                    "YAML parse error on {source}: error unmarshaling JSON: while decoding JSON: json: cannot unmarshal \
+                     {kind} into Go value of type util.SimpleHead"
+                );
+                return Err(failed);
             }
         };
         parsed.push((piece.to_string(), manifest));

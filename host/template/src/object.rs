@@ -203,7 +203,8 @@ impl Object {
                 _ => None,
             },
             Self::Version(_) => match name {
-                "Major" | "Minor" | "Patch" | "Prerelease" | "Metadata" | "Original" | "String" => method(""),
+                "Major" | "Minor" | "Patch" | "Prerelease" | "Metadata" | "Original" | "String" | "IncMajor"
+                | "IncMinor" | "IncPatch" => method(""),
                 "Compare" | "Equal" | "LessThan" | "GreaterThan" => method("a"),
                 _ => None,
             },

@@ -186,7 +186,7 @@ impl Parser<'_> {
             Some(_) if tree.is_empty() => {}
             Some(_) => {
                 let name = crate::gofmt::quote(&tree.name);
-                return Err(self.error(format!("multiple definition of template {name}")));
+                return Err(self.error(format!("template: multiple definition of template {name}")));
             }
         }
         Ok(())

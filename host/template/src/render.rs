@@ -260,7 +260,15 @@ fn render_here(input: &Input<'_>) -> Result<Rendered, Error> {
     for (path, text) in &plan.crds {
         crds.extend(manifest::parse(path, text, nodes)?.into_iter().filter_map(|(_, manifest)| manifest));
     }
-    Ok(Rendered { files, manifests: sorted.manifests, notes, crds, warnings, output: sorted.output, hooks_at: sorted.hooks_at })
+    Ok(Rendered {
+        files,
+        manifests: sorted.manifests,
+        notes,
+        crds,
+        warnings,
+        output: sorted.output,
+        hooks_at: sorted.hooks_at,
+    })
 }
 
 /// Templates and their data, ready to be evaluated.

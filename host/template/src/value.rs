@@ -37,6 +37,10 @@ pub(crate) enum Value {
 pub(crate) enum Elem {
     Any,
     Str,
+    /// Empty, and `null` in JSON: what Go's functions return when they find nothing.
+    NilStr,
+    /// The same for lists of anything.
+    NilAny,
     Int,
 }
 
@@ -129,6 +133,14 @@ impl Value {
         Self::List(Rc::new(List { elem: Elem::Str, items }))
     }
 
+    pub(crate) fn no_items() -> Self {
+        Self::List(Rc::new(List { elem: Elem::NilAny, items: Vec::new() }))
+    }
+
+    pub(crate) fn no_strings() -> Self {
+        Self::List(Rc::new(List { elem: Elem::NilStr, items: Vec::new() }))
+    }
+
     pub(crate) fn ints(items: impl IntoIterator<Item = i64>) -> Self {
         Self::List(Rc::new(List { elem: Elem::Int, items: items.into_iter().map(Self::Int).collect() }))
     }
@@ -175,8 +187,8 @@ impl Value {
             Self::Str(_) => "string",
             Self::Bytes(_) => "[]uint8",
             Self::List(list) => match list.elem {
-                Elem::Any => "[]interface {}",
-                Elem::Str => "[]string",
+                Elem::Any | Elem::NilAny => "[]interface {}",
+                Elem::Str | Elem::NilStr => "[]string",
                 Elem::Int => "[]int",
             },
             Self::Map(map) => match map.kind {

@@ -38,9 +38,6 @@ impl Rules {
 
     /// Whether the file, or a folder that it is in, is to be left out.
     pub(super) fn ignores(&self, path: &str) -> bool {
-        if path == "Chart.yaml" {
-            return false;
-        }
         let folders = path.match_indices('/').map(|(at, _)| &path[..at]);
         folders.into_iter().any(|folder| self.matches(folder, true)) || self.matches(path, false)
     }

@@ -1,7 +1,12 @@
 //! The functions that Go itself defines: comparison, logic, printing, indexing and escaping.
 
 use super::{Answer, Call, Entry, any, s};
-use crate::{exec::Fault, gofmt, limits::Limit, value::Value};
+use crate::{
+    exec::Fault,
+    gofmt,
+    limits::Limit,
+    value::{MapKind, Value},
+};
 
 pub(super) const FUNCTIONS: &[Entry] = &[
     // These two are evaluated by the evaluator itself, since they stop early.
@@ -159,7 +164,11 @@ fn equal(a: &Value, b: &Value) -> Result<bool, Fault> {
                     shown(a),
                     a.type_name(),
                     b.type_name(),
-                    shown(b)
+                    gofmt::printf("%v", std::slice::from_ref(b))
+                        .unwrap_or_default()
+                        .chars()
+                        .take(200)
+                        .collect::<String>()
                 )));
             }
             match (a, b) {
@@ -220,6 +229,8 @@ fn index(_: &mut Call<'_, '_>, args: &[Value]) -> Answer {
     let position = |index: &Value, length: usize| match index {
         Value::Int(i) | Value::Int64(i) => match usize::try_from(*i) {
             Ok(at) if at < length => Ok(at),
+            // Go checks with the wrong comparison first, and by reflection then.
+            Ok(at) if at == length => Err(Fault::message("reflect: slice index out of range")),
             _ => Err(Fault::message(format!("index out of range: {i}"))),
         },
         Value::Nil => Err(Fault::message("cannot index slice/array with nil")),
@@ -231,6 +242,7 @@ fn index(_: &mut Call<'_, '_>, args: &[Value]) -> Answer {
             Value::Str(text) => Value::Int(text.as_bytes()[position(index, text.len())?].into()),
             Value::Bytes(bytes) => Value::Int(bytes[position(index, bytes.len())?].into()),
             Value::Map(map) => match index {
+                Value::Str(key) if map.kind == MapKind::Str => map.get(key).unwrap_or_else(|| Value::str("")),
                 Value::Str(key) => map.get(key).unwrap_or(Value::Nil),
                 Value::Nil => return Err(Fault::message("value is nil; should be of type string")),
                 other => {

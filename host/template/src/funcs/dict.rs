@@ -120,11 +120,14 @@ fn dig(_: &mut Call<'_, '_>, args: &[Value]) -> Answer {
                 key.type_name()
             )));
         };
-        let Value::Map(map) = &current else {
-            return Err(Fault::message(format!(
-                "interface conversion: interface {{}} is {}, not map[string]interface {{}}",
-                if current.is_nil() { "nil" } else { current.type_name() }
-            )));
+        let map = match &current {
+            Value::Map(map) if current.type_name() == "map[string]interface {}" => map,
+            _ => {
+                return Err(Fault::message(format!(
+                    "interface conversion: interface {{}} is {}, not map[string]interface {{}}",
+                    if current.is_nil() { "nil" } else { current.type_name() }
+                )));
+            }
         };
         match map.get(key) {
             Some(value) => current = value,

@@ -49,8 +49,14 @@ pub(super) fn items(function: &str, value: &Value) -> Result<Rc<[Value]>, Fault>
     match value {
         Value::List(list) => Ok(list.items.as_slice().into()),
         Value::Bytes(bytes) => Ok(bytes.iter().map(|b| Value::Int((*b).into())).collect()),
+        Value::Nil => Err(nil_list()),
         other => Err(Fault::message(format!("Cannot {function} on type {}", other.kind_name()))),
     }
+}
+
+/// Sprig asks what is nil for its type.
+fn nil_list() -> Fault {
+    Fault::message("runtime error: invalid memory address or nil pointer dereference")
 }
 
 fn append(call: &mut Call<'_, '_>, args: &[Value]) -> Answer {
@@ -75,11 +81,17 @@ fn last(_: &mut Call<'_, '_>, args: &[Value]) -> Answer {
 
 fn rest(call: &mut Call<'_, '_>, args: &[Value]) -> Answer {
     let list = items("find rest", any(args, 0))?;
+    if list.is_empty() {
+        return Ok(Value::no_items());
+    }
     call.list(list.get(1..).unwrap_or_default().to_vec())
 }
 
 fn initial(call: &mut Call<'_, '_>, args: &[Value]) -> Answer {
     let list = items("find initial", any(args, 0))?;
+    if list.is_empty() {
+        return Ok(Value::no_items());
+    }
     call.list(list[..list.len().saturating_sub(1)].to_vec())
 }
 
@@ -135,6 +147,9 @@ fn has(call: &mut Call<'_, '_>, args: &[Value]) -> Answer {
 
 fn slice(call: &mut Call<'_, '_>, args: &[Value]) -> Answer {
     let Ok(list) = items("slice", any(args, 0)) else {
+        if any(args, 0).is_nil() {
+            return Err(nil_list());
+        }
         let kind = any(args, 0).kind_name();
         return Err(Fault::message(format!("list should be type of slice or array but {kind}")));
     };
@@ -155,10 +170,18 @@ fn slice(call: &mut Call<'_, '_>, args: &[Value]) -> Answer {
 fn concat(call: &mut Call<'_, '_>, args: &[Value]) -> Answer {
     let mut all = Vec::new();
     for value in args {
-        let list = items("concat", value)
-            .map_err(|_| Fault::message(format!("Cannot concat type {} as list", value.kind_name())))?;
+        let list = items("concat", value).map_err(|fault| {
+            if value.is_nil() {
+                fault
+            } else {
+                Fault::message(format!("Cannot concat type {} as list", value.kind_name()))
+            }
+        })?;
         call.run.items(all.len() + list.len())?;
         all.extend_from_slice(&list);
+    }
+    if all.is_empty() {
+        return Ok(Value::no_items());
     }
     call.list(all)
 }

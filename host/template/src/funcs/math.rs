@@ -39,12 +39,22 @@ pub(super) const FUNCTIONS: &[Entry] = &[
     ("seq", "*i", seq),
 ];
 
+/// Go's conversion, as amd64 does it: the fraction is dropped, and what does not fit is the smallest number.
+fn truncated(f: f64) -> i64 {
+    // 2^63 itself does not fit, -2^63 does; NaN is in no range.
+    const END: f64 = 9_223_372_036_854_775_808.0;
+    #[expect(
+        clippy::cast_possible_truncation,
+        reason = "the range has been checked; the fraction is dropped on purpose"
+    )]
+    if (-END..END).contains(&f) { f as i64 } else { i64::MIN }
+}
+
 /// `cast.ToInt64`: whatever cannot be a number is 0; strings are read with their radix prefix.
 pub(super) fn to_int(value: &Value) -> i64 {
     match value {
         Value::Int(i) | Value::Int64(i) => *i,
-        #[expect(clippy::cast_possible_truncation, reason = "Go truncates here")]
-        Value::Float(f) => *f as i64,
+        Value::Float(f) => truncated(*f),
         Value::Bool(b) => i64::from(*b),
         Value::Str(text) => {
             let text = match text.split_once('.') {

@@ -164,8 +164,8 @@ fn problem(pattern: &str) -> String {
     if pattern.starts_with(['*', '+', '?']) {
         return format!("missing argument to repetition operator: `{}`", &pattern[..1]);
     }
-    if pattern.contains("(?=") || pattern.contains("(?!") || pattern.contains("(?<") {
-        return format!("invalid or unsupported Perl syntax: `{pattern}`");
+    if let Some(group) = ["(?=", "(?!", "(?<"].iter().find(|group| pattern.contains(**group)) {
+        return format!("invalid or unsupported Perl syntax: `{group}`");
     }
     format!("invalid expression: `{pattern}`")
 }
@@ -283,6 +283,9 @@ fn find_all(call: &mut Call<'_, '_>, args: &[Value]) -> Answer {
     let most = usize::try_from(int(args, 2)).unwrap_or(call.run.limits.collection_items + 1);
     let most = most.min(call.run.limits.collection_items + 1);
     let found: Vec<String> = regex.find_iter(s(args, 1)).take(most).map(|m| m.as_str().to_string()).collect();
+    if found.is_empty() {
+        return Ok(Value::no_strings());
+    }
     call.strings(found)
 }
 
@@ -354,7 +357,7 @@ fn split(call: &mut Call<'_, '_>, args: &[Value]) -> Answer {
     let (text, n) = (s(args, 1), int(args, 2));
     search(call, text)?;
     if n == 0 {
-        return Ok(Value::strings::<&str>([]));
+        return Ok(Value::no_strings());
     }
     let mut parts = Vec::new();
     let most = usize::try_from(n).unwrap_or(usize::MAX);

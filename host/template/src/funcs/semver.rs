@@ -89,6 +89,19 @@ impl Version {
             .then_with(|| compare_pre(&self.pre, &other.pre))
     }
 
+    fn next(&self, (major, minor, patch): (u64, u64, u64)) -> Value {
+        let v = if self.original.starts_with('v') { "v" } else { "" };
+        let original = format!("{v}{major}.{minor}.{patch}");
+        Value::object(Object::Version(Self {
+            major,
+            minor,
+            patch,
+            pre: String::new(),
+            metadata: String::new(),
+            original,
+        }))
+    }
+
     pub(crate) fn call(&self, name: &str, arg: &Value) -> Option<Value> {
         let other = || match arg {
             Value::Object(object) => match &**object {
@@ -108,6 +121,11 @@ impl Version {
             "Compare" => Value::Int(self.compare(&other()?) as i64),
             "Equal" => Value::Bool(self.compare(&other()?) == Ordering::Equal),
             "LessThan" => Value::Bool(self.compare(&other()?) == Ordering::Less),
+            "IncMajor" => self.next((self.major.saturating_add(1), 0, 0)),
+            "IncMinor" => self.next((self.major, self.minor.saturating_add(1), 0)),
+            // What comes behind a pre-release is its release.
+            "IncPatch" if !self.pre.is_empty() => self.next((self.major, self.minor, self.patch)),
+            "IncPatch" => self.next((self.major, self.minor, self.patch.saturating_add(1))),
             "GreaterThan" => Value::Bool(self.compare(&other()?) == Ordering::Greater),
             _ => return None,
         })

@@ -31,6 +31,51 @@ fn dates_follow_go_layouts() {
 }
 
 #[test]
+fn answers_of_helm_that_the_differential_test_found() {
+    for (expression, expected) in [
+        ("int64 1e20", "-9223372036854775808"),
+        (
+            r#"printf "%x|%X|%.3x|%.0x|%x" 1.5 0.1 0.1 1.99 0.0"#,
+            "0x1.8p+00|0X1.999999999999AP-04|0x1.99ap-04|0x1p+01|0x0p+00",
+        ),
+        (r#"printf "%05d|%-6d|%+v" "x" "y" 1.5"#, "%!d(string=0000x)|%!d(string=y     )|1.5"),
+        ("rest (list) | toJson", "null"),
+        ("initial (list) | toJson", "null"),
+        ("concat (list) (list) | toJson", "null"),
+        (r#"regexFindAll "z" "a" -1 | toJson"#, "null"),
+        (r#"index (split "a" "b") "x" | toJson"#, r#""""#),
+        (r#"dict "a" "<<" | toYaml"#, "a: <<"),
+        (r#"camelcase "fooBarBAZ-9x.y""#, "FooBarBAZ9x.y"),
+        (r#"snakecase "<a>___b""#, "<_a_>___b"),
+        (r#"kebabcase "p?q=1""#, "p?q-=1"),
+        (r#"upper "ñß""#, "Ñß"),
+        (r#"initials "héllo wörld ☺""#, "hwâ"),
+        (r#"abbrev 8 "héllo wörld""#, "héll..."),
+        (r#"wrap 5 "ＡＢＣ ñ ß İ""#, "ＡＢＣ\nñ ß\nİ"),
+        (r#"(semver "v1.2.3-rc.1").IncPatch"#, "1.2.3"),
+        (r#"(semver "1.2.3").IncMinor"#, "1.3.0"),
+        (
+            r#"fromJson "{a" | toJson"#,
+            r#"{"Error":"invalid character 'a' looking for beginning of object key string"}"#,
+        ),
+    ] {
+        assert_eq!(eval(expression), expected, "{expression}");
+    }
+    for (expression, message) in [
+        (r#"substr 3 1 "abc""#, "runtime error: slice bounds out of range [3:1]"),
+        ("index (list 1) 1", "reflect: slice index out of range"),
+        ("index (list 1) 2", "index out of range: 2"),
+        ("first (slice (list) 0)", "runtime error: invalid memory address or nil pointer dereference"),
+        (r#"dig "a" "b" "c" (split "a" "b")"#, "interface {} is map[string]string, not map[string]interface {}"),
+        (r#"regexFind "a(?=b)" "a""#, "invalid or unsupported Perl syntax: `(?=`"),
+        ("$nope = 1", "undefined variable: $nope"),
+    ] {
+        let answer = eval(expression);
+        assert!(answer.starts_with("ERR") && answer.contains(message), "{expression}: {answer}");
+    }
+}
+
+#[test]
 fn versions_follow_masterminds() {
     for (constraint, version, expected) in [
         ("^1.2", "1.9.0", true),

@@ -1,5 +1,7 @@
 //! Strings.
 
+use std::sync::LazyLock;
+
 use super::{Answer, Call, Entry, any, int, s};
 use crate::{
     exec::Fault,
@@ -8,8 +10,8 @@ use crate::{
 };
 
 pub(super) const FUNCTIONS: &[Entry] = &[
-    ("upper", "s", |call, args| call.text(s(args, 0).to_uppercase())),
-    ("lower", "s", |call, args| call.text(s(args, 0).to_lowercase())),
+    ("upper", "s", |call, args| call.text(s(args, 0).chars().map(upper).collect::<String>())),
+    ("lower", "s", |call, args| call.text(s(args, 0).chars().map(lower).collect::<String>())),
     ("title", "s", |call, args| call.text(title(s(args, 0)))),
     ("untitle", "s", |call, args| call.text(untitle(s(args, 0)))),
     ("trim", "s", |call, args| call.text(s(args, 0).trim())),
@@ -17,15 +19,20 @@ pub(super) const FUNCTIONS: &[Entry] = &[
     ("trimall", "ss", trim_all),
     ("trimSuffix", "ss", |call, args| call.text(s(args, 1).strip_suffix(s(args, 0)).unwrap_or(s(args, 1)))),
     ("trimPrefix", "ss", |call, args| call.text(s(args, 1).strip_prefix(s(args, 0)).unwrap_or(s(args, 1)))),
-    ("nospace", "s", |call, args| call.text(s(args, 0).chars().filter(|c| !c.is_whitespace()).collect::<String>())),
+    // The goutils library takes bytes for characters.
+    ("nospace", "s", |call, args| {
+        call.text(s(args, 0).bytes().map(char::from).filter(|c| !c.is_whitespace()).collect::<String>())
+    }),
     ("initials", "s", |call, args| {
-        call.text(s(args, 0).split_whitespace().filter_map(|word| word.chars().next()).collect::<String>())
+        call.text(
+            s(args, 0).split_whitespace().filter_map(|word| word.bytes().next()).map(char::from).collect::<String>(),
+        )
     }),
     ("swapcase", "s", |call, args| call.text(swapcase(s(args, 0)))),
     ("snakecase", "s", |call, args| call.text(delimited(s(args, 0), '_'))),
     ("kebabcase", "s", |call, args| call.text(delimited(s(args, 0), '-'))),
     ("camelcase", "s", |call, args| call.text(camelcase(s(args, 0)))),
-    ("substr", "iis", |call, args| call.text(substring(int(args, 0), int(args, 1), s(args, 2)))),
+    ("substr", "iis", |call, args| call.text(substring(int(args, 0), int(args, 1), s(args, 2))?)),
     ("trunc", "is", |call, args| call.text(truncate(int(args, 0), s(args, 1)))),
     ("abbrev", "is", |call, args| call.text(abbreviate(0, int(args, 0), s(args, 1)))),
     ("abbrevboth", "iis", |call, args| call.text(abbreviate(int(args, 0), int(args, 1), s(args, 2)))),
@@ -111,7 +118,7 @@ fn numbered(call: &mut Call<'_, '_>, parts: Vec<String>, sep: &str) -> Answer {
 /// sprig's `strslice`: the elements as strings, nil left out.
 pub(super) fn strings(call: &mut Call<'_, '_>, value: &Value) -> Result<Vec<String>, Fault> {
     Ok(match value {
-        Value::List(list) if list.elem == Elem::Any => {
+        Value::List(list) if matches!(list.elem, Elem::Any | Elem::NilAny) => {
             let mut parts = Vec::with_capacity(list.items.len());
             for item in list.items.iter().filter(|item| !item.is_nil()) {
                 parts.push(call.strval(item)?);
@@ -145,7 +152,7 @@ fn title(text: &str) -> String {
     let mut previous = ' ';
     for c in text.chars() {
         if separates(previous) {
-            out.extend(c.to_uppercase())
+            out.push(upper(c))
         } else {
             out.push(c)
         }
@@ -159,7 +166,7 @@ fn untitle(text: &str) -> String {
     let mut previous = ' ';
     for c in text.chars() {
         if previous.is_whitespace() {
-            out.extend(c.to_lowercase())
+            out.push(lower(c))
         } else {
             out.push(c)
         }
@@ -172,9 +179,9 @@ fn swapcase(text: &str) -> String {
     let mut out = String::with_capacity(text.len());
     for c in text.chars() {
         if c.is_uppercase() {
-            out.extend(c.to_lowercase());
+            out.push(lower(c));
         } else if c.is_lowercase() {
-            out.extend(c.to_uppercase());
+            out.push(upper(c));
         } else {
             out.push(c);
         }
@@ -182,60 +189,160 @@ fn swapcase(text: &str) -> String {
     out
 }
 
-/// `snakecase` and `kebabcase` of the xstrings library: words end before a capital, and at spaces and connectors.
+/// `snakecase` and `kebabcase` of the xstrings library.
 fn delimited(text: &str, connector: char) -> String {
-    let chars: Vec<char> = text.chars().collect();
+    use Piece::{Connector, Number, Punctuation, Small};
     let mut out = String::with_capacity(text.len() + 8);
-    let is_connector = |c: char| c == '-' || c == '_' || c == ' ' || c.is_whitespace();
-    for (i, c) in chars.iter().copied().enumerate() {
-        if is_connector(c) {
+    let write = |out: &mut String, (kind, piece): (Piece, &str)| match kind {
+        Connector => out.extend(piece.chars().map(|_| connector)),
+        Piece::Capital => piece.chars().for_each(|c| out.push(lower(c))),
+        _ => out.push_str(piece),
+    };
+    // Between two pieces, unless one of them separates by itself.
+    let join = |out: &mut String, next: Option<(Piece, &str)>| {
+        if next.is_some_and(|(kind, _)| !matches!(kind, Connector | Punctuation)) {
             out.push(connector);
-            continue;
         }
-        // A number belongs to the word behind it, if that is written small, and otherwise to the word before it.
-        if c.is_numeric() && chars[..i].last().is_some_and(|p| p.is_alphabetic()) {
-            let behind = chars[i..].iter().find(|c| !c.is_numeric());
-            if behind.is_some_and(|c| c.is_lowercase()) {
-                out.push(connector);
+    };
+    let all = runs(text);
+    let mut rest = all.iter().copied().peekable();
+    let mut current = rest.next();
+    while let Some(piece) = current {
+        let is_last = rest.peek().is_none();
+        write(&mut out, piece);
+        current = rest.next();
+        if is_last {
+            break;
+        }
+        match (piece.0, current) {
+            (Connector | Punctuation, _) => {}
+            // A number takes the small letters behind it along.
+            (Number, _) => {
+                while let Some(next) = current.filter(|(kind, _)| matches!(kind, Small | Number)) {
+                    write(&mut out, next);
+                    current = rest.next();
+                }
+                join(&mut out, current);
             }
-            out.push(c);
-        } else if c.is_uppercase() {
-            let previous = i.checked_sub(1).and_then(|p| chars.get(p)).copied();
-            let next = chars.get(i + 1).copied();
-            let after_word = previous.is_some_and(|p| p.is_lowercase() || p.is_numeric());
-            let before_word = previous.is_some_and(char::is_uppercase) && next.is_some_and(char::is_lowercase);
-            if after_word || before_word {
-                out.push(connector);
+            // It belongs to the word before it, unless small letters follow. The last piece stands as it is.
+            (_, Some(number @ (Number, _))) if rest.peek().is_some() => {
+                current = rest.next();
+                let small = current.is_some_and(|(kind, _)| kind == Small);
+                if small {
+                    out.push(connector);
+                }
+                write(&mut out, number);
+                while let Some(next) = current.filter(|(kind, _)| small && matches!(kind, Small | Number)) {
+                    write(&mut out, next);
+                    current = rest.next();
+                }
+                join(&mut out, current);
             }
-            out.extend(c.to_lowercase());
-        } else {
-            out.push(c);
+            (_, Some((Number, _))) => {}
+            (_, next) => join(&mut out, next),
         }
     }
     out
 }
 
-/// `ToPascalCase` of the xstrings library: a capital behind a capital becomes small, one of several connectors stays.
+#[derive(Clone, Copy, PartialEq, Eq)]
+enum Piece {
+    Connector,
+    Punctuation,
+    /// Begins with a capital: capitals only, or one and small letters.
+    Capital,
+    Small,
+    Number,
+    Other,
+}
+
+static PUNCTUATION: LazyLock<Option<regex::Regex>> = LazyLock::new(|| regex::Regex::new(r"\A\p{P}").ok());
+
+fn piece_of(c: char) -> Piece {
+    let mut bytes = [0; 4];
+    if c == '-' || c == '_' || c.is_whitespace() {
+        Piece::Connector
+    } else if PUNCTUATION.as_ref().is_some_and(|p| p.is_match(c.encode_utf8(&mut bytes))) {
+        Piece::Punctuation
+    } else if c.is_uppercase() {
+        Piece::Capital
+    } else if c.is_alphabetic() && !('\u{4e00}'..='\u{9fcc}').contains(&c) && !('\u{3400}'..='\u{4d85}').contains(&c) {
+        Piece::Small
+    } else if c.is_numeric() {
+        Piece::Number
+    } else {
+        Piece::Other
+    }
+}
+
+fn runs(text: &str) -> Vec<(Piece, &str)> {
+    let mut found = Vec::new();
+    let mut rest = text;
+    while let Some(first) = rest.chars().next() {
+        let kind = piece_of(first);
+        let end_of = |from: usize, kind: Piece| {
+            let tail = rest.get(from..).unwrap_or_default();
+            from + tail.find(|c| piece_of(c) != kind).unwrap_or(tail.len())
+        };
+        let mut end = end_of(0, kind);
+        if kind == Piece::Capital {
+            let small = end_of(end, Piece::Small);
+            let last = rest.get(..end).and_then(|run| run.chars().next_back()).map_or(0, char::len_utf8);
+            // Of several capitals, the last one begins the word that follows: HTTP, Status.
+            if small > end {
+                end = if end > last { end - last } else { small };
+            }
+        }
+        let (piece, behind) = rest.split_at(end);
+        found.push((kind, piece));
+        rest = behind;
+    }
+    found
+}
+
+/// `ToPascalCase` of the xstrings library: a word of capitals keeps the first, connectors at both ends stay.
 fn camelcase(text: &str) -> String {
     let is_connector = |c: char| c == '_' || c == '-' || c.is_whitespace();
     let body = text.trim_start_matches(is_connector);
     let mut out = text[..text.len() - body.len()].to_string();
-    let mut previous: Option<char> = None;
-    for c in body.chars() {
-        match previous {
-            Some(p) if is_connector(c) => {
-                if is_connector(p) {
-                    out.push(p);
-                }
+    let mut chars = body.chars();
+    let Some(first) = chars.next() else { return out };
+    let (mut previous, mut capitals) = (upper(first), first.is_uppercase());
+    for mut c in chars {
+        if is_connector(previous) {
+            if is_connector(c) {
+                out.push(previous);
+                previous = c;
+                continue;
             }
-            None => out.extend(c.to_uppercase()),
-            Some(p) if is_connector(p) => out.extend(c.to_uppercase()),
-            Some(p) if p.is_uppercase() && c.is_uppercase() => out.extend(c.to_lowercase()),
-            Some(_) => out.push(c),
+            capitals = c.is_uppercase();
+            c = upper(c);
+        } else {
+            if capitals && c.is_uppercase() {
+                c = lower(c);
+            } else {
+                capitals = false;
+            }
+            out.push(previous);
         }
-        previous = Some(c);
+        previous = c;
     }
+    out.push(previous);
     out
+}
+
+/// One character for one, as in Go: `ß` has no capital.
+fn upper(c: char) -> char {
+    let mut all = c.to_uppercase();
+    match (all.next(), all.next()) {
+        (Some(one), None) => one,
+        _ => c,
+    }
+}
+
+fn lower(c: char) -> char {
+    // The only capital whose small form is two characters begins with the one that Go takes.
+    c.to_lowercase().next().unwrap_or(c)
 }
 
 /// A slice by bytes that never cuts a character: the part before the cut is kept.
@@ -251,14 +358,19 @@ fn cut(text: &str, from: usize, to: usize) -> &str {
     if from >= to { "" } else { &text[from..to] }
 }
 
-fn substring(start: i64, end: i64, text: &str) -> &str {
-    if start < 0 {
-        return cut(text, 0, usize::try_from(end).unwrap_or(0));
-    }
-    let start = usize::try_from(start).unwrap_or(usize::MAX);
-    match usize::try_from(end) {
-        Ok(end) if end <= text.len() => cut(text, start, end),
-        _ => cut(text, start, text.len()),
+fn substring(start: i64, end: i64, text: &str) -> Result<&str, Fault> {
+    let length = text.len();
+    let out_of_range =
+        |range: String| Err(Fault::message(format!("runtime error: slice bounds out of range [{range}")));
+    let (from, to) = (usize::try_from(start), usize::try_from(end));
+    match (from, to) {
+        (Err(_), Err(_)) => out_of_range(format!(":{end}]")),
+        (Err(_), Ok(to)) if to > length => out_of_range(format!(":{to}] with length {length}")),
+        (Err(_), Ok(to)) => Ok(cut(text, 0, to)),
+        (Ok(from), Ok(to)) if to <= length && from > to => out_of_range(format!("{from}:{to}]")),
+        (Ok(from), Ok(to)) if to <= length => Ok(cut(text, from, to)),
+        (Ok(from), _) if from > length => out_of_range(format!("{from}:{length}]")),
+        (Ok(from), _) => Ok(cut(text, from, length)),
     }
 }
 
@@ -270,72 +382,55 @@ fn truncate(count: i64, text: &str) -> &str {
     if count >= 0 && text.len() > size { cut(text, 0, size) } else { text }
 }
 
-/// `abbrev` and `abbrevboth` of the goutils library.
+/// `abbrev` and `abbrevboth` of the goutils library, which counts bytes.
 fn abbreviate(offset: i64, width: i64, text: &str) -> String {
-    let chars: Vec<char> = text.chars().collect();
-    let (length, mut offset) = (chars.len() as i64, offset);
+    let length = i64::try_from(text.len()).unwrap_or(i64::MAX);
     if width < 4 || (offset > 0 && width < 7) || length <= width {
         return text.to_string();
     }
-    let take = |from: i64, to: i64| -> String {
-        let from = usize::try_from(from).unwrap_or(0).min(chars.len());
-        let to = usize::try_from(to).unwrap_or(0).clamp(from, chars.len());
-        chars[from..to].iter().collect()
-    };
-    offset = offset.min(length);
+    let at = |position: i64| usize::try_from(position).unwrap_or(0);
+    let mut offset = offset.min(length);
     if length - offset < width - 3 {
         offset = length - (width - 3);
     }
     if offset <= 4 {
-        return take(0, width - 3) + "...";
+        return format!("{}...", cut(text, 0, at(width - 3)));
     }
     if offset + width - 3 < length {
-        return format!("...{}", abbreviate(0, width - 3, &take(offset, length)));
+        return format!("...{}", abbreviate(0, width - 3, cut(text, at(offset), text.len())));
     }
-    format!("...{}", take(length - (width - 3), length))
+    format!("...{}", cut(text, at(length - (width - 3)), text.len()))
 }
 
-/// `WrapCustom` of goutils; `break_words` cuts words that are longer than a line.
+/// `WrapCustom` of goutils, which counts bytes; `break_words` cuts words that are longer than a line.
 fn wrap(call: &mut Call<'_, '_>, text: &str, width: i64, newline: &str, break_words: bool) -> Answer {
     let width = usize::try_from(width.max(1)).unwrap_or(usize::MAX);
-    let chars: Vec<char> = text.chars().collect();
-    call.run.charge(chars.len() as u64 / 16)?;
+    let bytes = text.as_bytes();
+    call.run.charge(bytes.len() as u64 / 16)?;
     let newline = if newline.is_empty() { "\n" } else { newline };
     let mut out = String::new();
     let mut offset = 0;
-    while chars.len().saturating_sub(offset) > width {
-        if chars[offset] == ' ' {
+    while bytes.len().saturating_sub(offset) > width {
+        let rest = &bytes[offset..];
+        if rest.first() == Some(&b' ') {
             offset += 1;
             continue;
         }
-        let end = offset + width + 1;
-        match chars[offset..end.min(chars.len())].iter().rposition(|c| *c == ' ') {
-            Some(space) => {
-                out.extend(&chars[offset..offset + space]);
-                out.push_str(newline);
-                offset += space + 1;
-            }
-            None if break_words => {
-                out.extend(&chars[offset..offset + width]);
-                out.push_str(newline);
-                offset += width;
-            }
-            None => match chars[offset + width..].iter().position(|c| *c == ' ') {
-                Some(space) => {
-                    let space = offset + width + space;
-                    out.extend(&chars[offset..space]);
-                    out.push_str(newline);
-                    offset = space + 1;
-                }
-                None => {
-                    out.extend(&chars[offset..]);
-                    offset = chars.len();
-                }
+        let (end, skipped) = match rest[..rest.len().min(width + 1)].iter().rposition(|b| *b == b' ') {
+            Some(space) => (offset + space, 1),
+            None if break_words => (offset + width, 0),
+            None => match rest[width..].iter().position(|b| *b == b' ') {
+                Some(space) => (offset + width + space, 1),
+                None => break,
             },
-        }
+        };
+        out.push_str(cut(text, offset, end));
+        out.push_str(newline);
+        // A space at the end of a line is gone.
+        offset = end + skipped;
         call.run.charge(1)?;
     }
-    out.extend(&chars[offset.min(chars.len())..]);
+    out.push_str(cut(text, offset, text.len()));
     call.text(out)
 }
 

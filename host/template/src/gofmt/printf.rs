@@ -216,13 +216,14 @@ fn pad(out: &mut String, spec: &Spec, text: &str, zero_allowed: bool) {
     }
 }
 
-fn bad_verb(out: &mut String, verb: char, value: &Value) -> Option<()> {
+/// The value is shown as by `%v`, with the width and precision that the verb had.
+fn bad_verb(out: &mut String, spec: &Spec, verb: char, value: &Value) -> Option<()> {
     if value.is_nil() {
         let _ = write!(out, "%!{verb}(<nil>)");
         return Some(());
     }
     let _ = write!(out, "%!{verb}({}=", value.type_name());
-    write_value(out, value, 0).then_some(())?;
+    format_value(out, &Spec { sharp: false, ..spec.clone() }, 'v', value, 0)?;
     out.push(')');
     Some(())
 }
@@ -235,12 +236,20 @@ fn format_value(out: &mut String, spec: &Spec, verb: char, value: &Value, depth:
         pad(out, spec, value.type_name(), false);
         return Some(());
     }
+    // `%+v` adds the names of fields, of which our values have none; it does not add signs.
+    let plain;
+    let spec = if verb == 'v' && spec.plus {
+        plain = Spec { plus: false, ..spec.clone() };
+        &plain
+    } else {
+        spec
+    };
     match value {
         Value::Nil if verb == 'v' || depth > 0 => pad(out, spec, "<nil>", false),
-        Value::Nil => return bad_verb(out, verb, value),
+        Value::Nil => return bad_verb(out, spec, verb, value),
         Value::Bool(b) => match verb {
             't' | 'v' => pad(out, spec, if *b { "true" } else { "false" }, false),
-            _ => return bad_verb(out, verb, value),
+            _ => return bad_verb(out, spec, verb, value),
         },
         Value::Int(i) | Value::Int64(i) => return format_int(out, spec, verb, *i, value),
         Value::Float(f) => return format_float(out, spec, verb, *f, value),
@@ -309,8 +318,8 @@ fn format_int(out: &mut String, spec: &Spec, verb: char, i: i64, value: &Value) 
             pad(out, spec, &text, false);
             return Some(());
         }
-        'e' | 'E' | 'f' | 'F' | 'g' | 'G' | 's' | 't' => return bad_verb(out, verb, value),
-        _ => return bad_verb(out, verb, value),
+        'e' | 'E' | 'f' | 'F' | 'g' | 'G' | 's' | 't' => return bad_verb(out, spec, verb, value),
+        _ => return bad_verb(out, spec, verb, value),
     };
     if let Some(precision) = spec.precision {
         if precision == 0 && i == 0 {
@@ -342,15 +351,16 @@ fn format_float(out: &mut String, spec: &Spec, verb: char, f: f64, value: &Value
     } else {
         match verb {
             'f' | 'F' => format!("{magnitude:.*}", spec.precision.unwrap_or(6)),
+            'x' | 'X' => hexadecimal(magnitude, spec.precision),
             'e' | 'E' => exponent(&format!("{magnitude:.*e}", spec.precision.unwrap_or(6))),
             'g' | 'G' | 'v' => match spec.precision {
                 None => float(magnitude),
                 Some(precision) => general(magnitude, precision.max(1)),
             },
-            _ => return bad_verb(out, verb, value),
+            _ => return bad_verb(out, spec, verb, value),
         }
     };
-    if verb == 'E' || verb == 'G' {
+    if matches!(verb, 'E' | 'G' | 'X') {
         text = text.to_uppercase();
     }
     let sign = match (f.is_sign_negative() && !f.is_nan(), spec.plus || f.is_infinite(), spec.space) {
@@ -368,6 +378,44 @@ fn exponent(text: &str) -> String {
     let Some((mantissa, exponent)) = text.split_once('e') else { return text.to_string() };
     let exponent: i32 = exponent.parse().unwrap_or(0);
     format!("{mantissa}e{}{:02}", if exponent < 0 { '-' } else { '+' }, exponent.abs())
+}
+
+/// `%x` of a number that is not negative: the mantissa in hexadecimal, the power of two in decimal.
+fn hexadecimal(f: f64, precision: Option<usize>) -> String {
+    const FRACTION_BITS: u32 = 52;
+    if f == 0.0 {
+        let zeros = "0".repeat(precision.unwrap_or(0));
+        return if zeros.is_empty() { "0x0p+00".into() } else { format!("0x0.{zeros}p+00") };
+    }
+    let bits = f.to_bits();
+    let fraction = bits & ((1 << FRACTION_BITS) - 1);
+    let biased = i32::try_from(bits >> FRACTION_BITS).unwrap_or(0);
+    // Numbers too small for an own power have no hidden one: they are moved until they have.
+    let (mut mantissa, mut power) = match biased {
+        0 => {
+            let shift = fraction.leading_zeros().saturating_sub(63 - FRACTION_BITS);
+            (fraction << shift, -1022 - i32::try_from(shift).unwrap_or(0))
+        }
+        _ => (fraction | 1 << FRACTION_BITS, biased - 1023),
+    };
+    if let Some(digits) = precision.filter(|digits| *digits < 13) {
+        let dropped = FRACTION_BITS - 4 * u32::try_from(digits).unwrap_or(0);
+        let (kept, rest, half) = (mantissa >> dropped, mantissa & ((1 << dropped) - 1), 1 << (dropped - 1));
+        let up = rest > half || (rest == half && kept & 1 == 1);
+        mantissa = (kept + u64::from(up)) << dropped;
+        if mantissa >> (FRACTION_BITS + 1) != 0 {
+            mantissa >>= 1;
+            power += 1;
+        }
+    }
+    let mut digits = format!("{:013x}", mantissa & ((1 << FRACTION_BITS) - 1));
+    match precision {
+        Some(wanted) if wanted < digits.len() => digits.truncate(wanted),
+        Some(wanted) => digits.push_str(&"0".repeat(wanted - digits.len())),
+        None => digits.truncate(digits.trim_end_matches('0').len()),
+    }
+    let point = if digits.is_empty() { "" } else { "." };
+    format!("0x1{point}{digits}p{}{:02}", if power < 0 { '-' } else { '+' }, power.abs())
 }
 
 /// `%.Ng`.
@@ -410,7 +458,7 @@ fn format_str(out: &mut String, spec: &Spec, verb: char, text: &str, value: &Val
             }
             pad(out, spec, &hex, false);
         }
-        _ => return bad_verb(out, verb, value),
+        _ => return bad_verb(out, spec, verb, value),
     }
     Some(())
 }
@@ -422,7 +470,8 @@ mod tests {
     #[test]
     fn no_width_or_precision_panics() {
         for verb in ["d", "x", "f", "e", "g", "v", "s", "q", "t", "c", "U"] {
-            for format in [format!("%.999999999{verb}"), format!("%999999999{verb}"), format!("%0+#99999.99999{verb}")] {
+            for format in [format!("%.999999999{verb}"), format!("%999999999{verb}"), format!("%0+#99999.99999{verb}")]
+            {
                 for value in [Value::Int(1), Value::Float(1e-4), Value::Float(-1e300), Value::Str("a".into())] {
                     let _ = printf(&format, &[value]);
                 }

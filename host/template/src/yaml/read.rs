@@ -39,6 +39,12 @@ pub(crate) fn read(text: &str, nodes: usize) -> Result<Json, ReadError> {
         let message = "yaml: found character that cannot start any token".to_string();
         return Err(ReadError { line: 1, column: 0, message, too_large: false });
     }
+    let is_control = |c: char| matches!(c, '\0'..='\u{8}' | '\u{b}' | '\u{c}' | '\u{e}'..='\u{1f}' | '\u{7f}'..='\u{84}' | '\u{86}'..='\u{9f}');
+    if let Some(at) = text.find(is_control) {
+        let line = text[..at].matches('\n').count() + 1;
+        let message = "yaml: control characters are not allowed".to_string();
+        return Err(ReadError { line, column: 0, message, too_large: false });
+    }
     // libyaml gives a block scalar its final line break only if the text has it; the parser underneath always does.
     let cut_off = (!text.ends_with('\n')).then(|| text.chars().count());
     let mut reader = Reader { frames: Vec::new(), anchors: HashMap::new(), used: 0, nodes, root: None };
@@ -81,6 +87,8 @@ fn message(info: &str, line: usize) -> String {
         "mapping values are not allowed in this context"
     } else if lower.contains("unknown anchor") {
         "unknown anchor referenced"
+    } else if lower.starts_with("unexpected character") {
+        "found character that cannot start any token"
     } else if lower.contains("simple key expect") || lower.contains("simple key expected") {
         "could not find expected ':'"
     } else if lower.contains("did not find expected key") || lower.contains("<block end>") {

@@ -3,7 +3,7 @@
 use super::scalar::{Scalar, is_base60, resolve};
 use crate::{
     json::EncodeError,
-    value::{VALUE_DEPTH_MAX, VALUE_TEXT_MAX, Value},
+    value::{Elem, VALUE_DEPTH_MAX, VALUE_TEXT_MAX, Value},
 };
 
 /// Column behind which a space becomes a line break.
@@ -77,6 +77,9 @@ impl Emitter {
             return Err(EncodeError::TooLarge);
         }
         match value {
+            Value::List(list) if matches!(list.elem, Elem::NilStr | Elem::NilAny) && !self.v3 => {
+                self.inline(place, "null")
+            }
             Value::List(list) if list.items.is_empty() => self.inline(place, "[]"),
             Value::Map(map) if map.len() == 0 => self.inline(place, "{}"),
             Value::List(list) => {
@@ -161,7 +164,13 @@ impl Emitter {
     fn string(&mut self, text: &str, indent: usize, is_key: bool) {
         self.open = false;
         let analysis = Analysis::of(text, self.v3);
-        let plain = resolve(text) == Scalar::Str && !is_base60(text);
+        // Version 2 does not quote the sign of a merge, although it would not read it back as a string.
+        let is_text = match resolve(text) {
+            Scalar::Str => true,
+            Scalar::Merge => !self.v3,
+            _ => false,
+        };
+        let plain = is_text && !is_base60(text);
         let plain = plain && !(self.v3 && is_v3_quoted(text));
         let mut style = if text.contains('\n') {
             Style::Literal
