@@ -125,3 +125,18 @@ fn the_output_is_split_and_sorted_as_by_helm_template() {
         }
     }
 }
+
+#[test]
+fn an_ignore_file_can_leave_out_the_whole_chart() {
+    // As Helm has it: a negated pattern leaves out everything that it does not name.
+    let error = package(&[CHART, (".helmignore", "!docs/keep.md\n"), ("templates/a.txt", "a")]).texts().unwrap_err();
+    assert_eq!(error.message, "Chart.yaml file is missing");
+}
+
+#[test]
+fn control_characters_are_not_yaml() {
+    let manifest = ("templates/a.yaml", "kind: ConfigMap\ndata: {a: \"\u{1}\"}\n");
+    let error = package(&[CHART, manifest]).render().unwrap_err();
+    assert!(error.helm().ends_with("yaml: control characters are not allowed"), "{}", error.helm());
+    assert_eq!(error.line, 2);
+}
