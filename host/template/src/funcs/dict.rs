@@ -181,6 +181,7 @@ fn merge(
                 merge(call, &inner, source, overwrite, depth + 1, fuel)?;
             }
             (Some(_), _) if overwrite => target.set(&key, value),
+            (_, Value::Nil) if !overwrite => {}
             (Some(old), _) if !is_empty(&old) => {}
             _ => target.set(&key, value),
         }
