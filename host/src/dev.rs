@@ -72,8 +72,12 @@ struct Summary {
     failed_runs: usize,
     operations: usize,
     objects: usize,
-    changed_setting: bool,
-    leftovers: Vec<String>,
+    /// Unknown if the life ended early.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    changed_setting: Option<bool>,
+    /// Not looked up if the life ended early.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    leftovers: Option<Vec<String>>,
     seconds: f64,
     #[serde(skip_serializing_if = "Option::is_none")]
     error: Option<Value>,
@@ -100,9 +104,10 @@ struct Session {
 pub async fn run(args: &Dev) -> Result<Exit, Report> {
     let begun = Instant::now();
     let mut ui = Ui::new(args.output != Output::Table);
-    build_hooks(&args.package, &ui)?;
+    // What costs nothing is checked before hooks are built.
     let script = script(args)?;
     let manifest = manifest(&args.package)?;
+    grants(args)?;
     let name = args.name.clone().unwrap_or_else(|| default_name(&manifest.name));
     let id = ApplicationId::new(&args.namespace, &name)
         .map_err(|error| Report::new("BadName", error.to_string()).hint("give another --name or --namespace"))?;
@@ -115,6 +120,8 @@ pub async fn run(args: &Dev) -> Result<Exit, Report> {
     ui.heading(&format!("{id}: package {} {}", manifest.name, manifest.version));
     ui.heading(&format!("│  kubectl --server=http://{} -n {} get all", server.local_addr(), id.namespace()));
 
+    build_hooks(&args.package, &ui)?;
+
     let cluster = Cluster::new(app::client_of(&devcluster));
     prepare_cluster(&cluster, &id, &script).await?;
     let mut before = everything(&cluster).await?;
@@ -123,16 +130,19 @@ pub async fn run(args: &Dev) -> Result<Exit, Report> {
     let mut session = start(args, cluster, id, manifest, &script).await?;
 
     let exit = if args.once {
-        let result = tokio::select! {
-            result = once(&mut session, &script, &mut ui) => result,
-            _ = tokio::signal::ctrl_c() => Err(Report::new("Interrupted", "stopped by the user").exit(Exit::Interrupted)),
+        let cluster = session.cluster.clone();
+        let life = async {
+            let changed = once(&mut session, &script, &mut ui).await?;
+            Ok((changed, leftovers(&cluster, &before).await?))
         };
-        let leftovers = match &result {
-            Ok(_) => leftovers(&session.cluster, &before).await?,
-            Err(_) => Vec::new(),
+        let result = tokio::select! {
+            result = life => result,
+            () = interrupted() => {
+                Err(Report::new("Interrupted", "stopped by the user").exit(Exit::Interrupted))
+            }
         };
         ui.finish();
-        summarise(args, &session, result, leftovers, begun)
+        summarise(args, &session, &result, begun)
     } else {
         let result = stay(&mut session, &mut ui).await;
         ui.finish();
@@ -143,6 +153,22 @@ pub async fn run(args: &Dev) -> Result<Exit, Report> {
     server.shutdown().await;
     devcluster.stop().await;
     exit
+}
+
+/// Waits until the user, or whoever started this, wants it to end.
+async fn interrupted() {
+    use tokio::signal::unix::{SignalKind, signal};
+    match signal(SignalKind::terminate()) {
+        Ok(mut terminate) => {
+            tokio::select! {
+                _ = tokio::signal::ctrl_c() => {}
+                _ = terminate.recv() => {}
+            }
+        }
+        Err(_) => {
+            let _ = tokio::signal::ctrl_c().await;
+        }
+    }
 }
 
 fn build_hooks(package: &Path, ui: &Ui) -> Result<(), Report> {
@@ -174,6 +200,8 @@ fn script(args: &Dev) -> Result<Script, Report> {
     let path = args.package.join("dev.yaml");
     let mut script = if path.is_file() {
         let document = app::read_document(&path)?;
+        // An empty file says nothing, as one that is not there.
+        let document = if document.is_null() { json!({}) } else { document };
         serde_json::from_value(document).map_err(|error| {
             Report::new("BadDevFile", error.to_string())
                 .at(path.display().to_string())
@@ -469,10 +497,7 @@ async fn stay(session: &mut Session, ui: &mut Ui) -> Result<Exit, Report> {
         tokio::select! {
             Some(notice) = session.notices.recv() => ui.notice(&notice),
             _ = &mut gone => return Ok(Exit::Ok),
-            result = tokio::signal::ctrl_c() => {
-                result.map_err(|error| Report::new("InternalError", format!("waiting for Ctrl-C: {error}")))?;
-                return Ok(Exit::Ok);
-            }
+            () = interrupted() => return Ok(Exit::Ok),
         }
     }
 }
@@ -500,8 +525,7 @@ async fn leftovers(cluster: &Cluster, before: &BTreeSet<String>) -> Result<Vec<S
 fn summarise(
     args: &Dev,
     session: &Session,
-    result: Result<bool, Report>,
-    leftovers: Vec<String>,
+    result: &Result<(bool, Vec<String>), Report>,
     begun: Instant,
 ) -> Result<Exit, Report> {
     let records = session.services.runs.of(&session.id.to_string());
@@ -510,7 +534,8 @@ fn summarise(
         .as_ref()
         .err()
         .map(|report| json!({"code": report.code, "message": report.message, "hint": report.hint}));
-    let ok = result.is_ok() && leftovers.is_empty();
+    let leftovers = result.as_ref().ok().map(|(_, leftovers)| leftovers.clone());
+    let ok = leftovers.as_ref().is_some_and(Vec::is_empty);
     let summary = Summary {
         ok,
         application: session.id.to_string(),
@@ -524,9 +549,9 @@ fn summarise(
             .filter(|(_, result)| carried_out(result))
             .count(),
         objects: session.handle.objects(),
-        changed_setting: matches!(result, Ok(true)),
+        changed_setting: result.as_ref().ok().map(|(changed, _)| *changed),
         leftovers,
-        seconds: begun.elapsed().as_secs_f64(),
+        seconds: (begun.elapsed().as_secs_f64() * 1000.0).round() / 1000.0,
         error,
     };
     match args.output {
@@ -534,12 +559,12 @@ fn summarise(
         Output::Yaml => app::print(&app::yaml(&summary)?)?,
         Output::Table => app::print(&table(&summary))?,
     }
-    let exit = match (&result, ok) {
-        (Err(report), _) => return Err(report.clone()),
-        (Ok(_), true) => Exit::Ok,
-        (Ok(_), false) => Exit::Failed,
-    };
-    Ok(exit)
+    match result {
+        Err(report) => Err(report.clone()),
+        Ok((_, leftovers)) if leftovers.is_empty() => Ok(Exit::Ok),
+        Ok((_, leftovers)) => Err(Report::new("LeftOver", format!("still in the cluster: {}", leftovers.join(", ")))
+            .hint("delete it in an afterDeleteHelm hook, or list its kind in orphanResources of openapi/values.yaml")),
+    }
 }
 
 fn table(summary: &Summary) -> String {
@@ -550,13 +575,25 @@ fn table(summary: &Summary) -> String {
     };
     row("result", if summary.ok { "ok".to_owned() } else { "failed".to_owned() });
     row("application", format!("{} ({} {})", summary.application, summary.package, summary.version));
-    row("hook runs", format!("{} ({} failed and were repeated)", summary.runs, summary.failed_runs));
+    row("hook runs", format!("{} ({} failed)", summary.runs, summary.failed_runs));
     row("operations of hooks", summary.operations.to_string());
     row("objects of the release", summary.objects.to_string());
-    row("changed a setting", if summary.changed_setting { "yes".to_owned() } else { "no".to_owned() });
+    row(
+        "changed a setting",
+        match summary.changed_setting {
+            Some(true) => "yes",
+            Some(false) => "no",
+            None => "unknown",
+        }
+        .to_owned(),
+    );
     row(
         "left in the cluster",
-        if summary.leftovers.is_empty() { "nothing".to_owned() } else { summary.leftovers.join(", ") },
+        match &summary.leftovers {
+            None => "not looked up".to_owned(),
+            Some(left) if left.is_empty() => "nothing".to_owned(),
+            Some(left) => left.join(", "),
+        },
     );
     row("seconds", format!("{:.2}", summary.seconds));
     format!("{table}\n")

@@ -1,5 +1,7 @@
 //! Logs. Data goes to standard output, everything else, logs included, to standard error.
 
+use std::io::IsTerminal as _;
+
 use tracing_subscriber::EnvFilter;
 
 /// How log lines look.
@@ -20,7 +22,10 @@ pub fn start(filter: &str, format: LogFormat) -> Result<(), crate::report::Repor
         crate::report::Report::new("BadFlag", format!("--log-level {filter:?}: {error}"))
             .hint("for example 'info', or 'barbless=debug,warn'")
     })?;
-    let builder = tracing_subscriber::fmt().with_env_filter(filter).with_writer(std::io::stderr);
+    let builder = tracing_subscriber::fmt()
+        .with_env_filter(filter)
+        .with_writer(std::io::stderr)
+        .with_ansi(std::io::stderr().is_terminal());
     // A second start, as in tests, keeps the first.
     let _ = match format {
         LogFormat::Text => builder.with_target(false).try_init(),

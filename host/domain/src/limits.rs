@@ -99,6 +99,9 @@ pub const APPLIES_PER_RUN: u32 = 2;
 /// Reconciliations that event hooks may cause one after the other without an outside change, before they are paced by
 /// back-off: a hook that changes values each time it runs must not keep the host busy for ever.
 pub const VALUES_LOOP: u32 = 10;
+/// Attempts to get the package of an application that is being deleted, before it is removed without its delete hooks
+/// and orphans. With the usual back-off that is a quarter of an hour, in which a registry may come back.
+pub const REMOVAL_LOAD_ATTEMPTS: u32 = 6;
 /// Tasks in one queue. Hook tasks are one per hook, so this is a bound on the number of hooks with room to spare.
 pub const QUEUE_TASKS: usize = 4096;
 /// Hooks in one package.

@@ -955,8 +955,12 @@ impl App {
     }
 
     fn task_failed(&mut self, task: &Task, failure: Failure, now: Time) {
-        // A package that cannot be had does not keep its application from being removed.
-        if self.removing && matches!(task, Task::Deploy { .. } | Task::Load { .. } | Task::Switch(_)) {
+        // A package that cannot be had, tried often enough, does not keep its application from being removed.
+        let attempts = self.lifecycle.head().map_or(0, |head| head.failures).saturating_add(1);
+        if self.removing
+            && attempts >= limits::REMOVAL_LOAD_ATTEMPTS
+            && matches!(task, Task::Deploy { .. } | Task::Load { .. } | Task::Switch(_))
+        {
             self.facts.removed_without_package = Some(failure);
             self.lifecycle.retain_waiting(|task| matches!(task, Task::Remove { .. }));
             return;

@@ -139,6 +139,11 @@ pub enum RunEnd {
         /// What, and why.
         what: String,
     },
+    /// The API server refused an operation; those after it were not tried, and the values were dropped.
+    OperationRefused {
+        /// Which, and why.
+        what: String,
+    },
     /// The host could not run it: no free slot, the component is gone. Not the guest's fault; to be repeated.
     HostFault {
         /// What.
@@ -201,6 +206,7 @@ impl RunEnd {
             Self::OutOfMemory { .. } => "HookMemoryExceeded",
             Self::Denied { .. } => "HookDenied",
             Self::BadOutput { .. } => "HookBadOutput",
+            Self::OperationRefused { .. } => "HookOperationRefused",
             Self::HostFault { .. } => "HookHostFault",
         }
     }
@@ -218,6 +224,7 @@ impl fmt::Display for RunEnd {
             Self::OutOfMemory { what, limit } => write!(f, "used more {what} than allowed (limit {limit})"),
             Self::Denied { what } => write!(f, "denied: {what}"),
             Self::BadOutput { what } => write!(f, "bad output: {what}"),
+            Self::OperationRefused { what } => write!(f, "refused by the API server: {what}"),
             Self::HostFault { what } => write!(f, "could not be run: {what}"),
         }
     }

@@ -223,14 +223,14 @@ impl Watched {
                 for object in objects {
                     match self.project(&object).await {
                         Ok(one) => projected.push(one),
-                        Err(reason) => return Err(self.filter_failed(&object, reason)),
+                        Err(reason) => return Err(self.filter_failed(&object, &reason)),
                     }
                 }
                 self.with_store(|store| store.replace(projected)).unwrap_or_default()
             }
             WatchEvent::Applied(object) => match self.project(&object).await {
                 Ok(one) => self.with_store(|store| store.put(one)).flatten().into_iter().collect(),
-                Err(reason) => return Err(self.filter_failed(&object, reason)),
+                Err(reason) => return Err(self.filter_failed(&object, &reason)),
             },
             WatchEvent::Deleted(object) => {
                 let (namespace, name) = snapshot::key_of(&object);
@@ -246,7 +246,7 @@ impl Watched {
     }
 
     /// The snapshot cannot be trusted until the next complete list.
-    fn filter_failed(&self, object: &Value, reason: String) -> FilterFailed {
+    fn filter_failed(&self, object: &Value, reason: &str) -> FilterFailed {
         let (namespace, name) = snapshot::key_of(object);
         let reason = format!("the filter failed for {namespace}/{name}: {reason}");
         tracing::warn!(application = %self.context.instance.id, hook = self.hook, binding = self.binding.name, reason,

@@ -47,6 +47,7 @@ pub(super) async fn run(
     let end = match &verdict {
         Err(Refusal::Output(what)) => RunEnd::BadOutput { what: what.message.clone() },
         Err(Refusal::Denied(what)) => RunEnd::Denied { what: what.message.clone() },
+        Err(Refusal::Operation(what)) => RunEnd::OperationRefused { what: what.message.clone() },
         _ => outcome.end.clone(),
     };
     let record = record(context, &input, &component.digest, end, &outcome, results);
@@ -246,7 +247,10 @@ fn failure_of(hook: &str, end: &RunEnd) -> Option<Failure> {
         RunEnd::TimedOut { .. } | RunEnd::OutOfMemory { .. } => {
             Some("let the hook do less at once, or raise its limit".to_owned())
         }
-        RunEnd::Denied { .. } | RunEnd::BadOutput { .. } | RunEnd::HostFault { .. } => None,
+        RunEnd::Denied { .. }
+        | RunEnd::BadOutput { .. }
+        | RunEnd::OperationRefused { .. }
+        | RunEnd::HostFault { .. } => None,
     };
     let retry_after_ms = match end {
         RunEnd::HookError(error) => error.retry_after_ms,

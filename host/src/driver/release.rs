@@ -63,7 +63,12 @@ pub(super) async fn render(context: &Arc<Context>, maintenance: bool) -> Result<
         // Another process may have applied it.
         health::watch(context, &plan);
     }
-    context.instance.data().planned = Some(plan);
+    let mut data = context.instance.data();
+    if unchanged {
+        // These documents make just the objects that are there: they count as applied.
+        data.applied = data.values.as_ref().map(|values| values.computed().clone());
+    }
+    data.planned = Some(plan);
     Ok(rendered)
 }
 
@@ -419,10 +424,12 @@ pub(super) async fn purge(context: &Arc<Context>) -> Result<(), Failure> {
     }
 }
 
+#[expect(clippy::needless_pass_by_value, reason = "passed to map_err")]
 fn record_failure(error: RecordError) -> Failure {
     Failure::new(error.reason(), error.chain())
 }
 
+#[expect(clippy::needless_pass_by_value, reason = "passed to map_err")]
 pub(super) fn cluster_failure(error: barbless_cluster::Error) -> Failure {
     Failure::new(error.reason(), error.chain())
 }

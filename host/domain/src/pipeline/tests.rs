@@ -259,6 +259,12 @@ fn a_new_process_goes_on_where_the_deletion_was() {
 fn a_package_that_cannot_be_had_does_not_keep_the_application() {
     let mut world = World::new();
     world.send(Event::Observed(Desired { deleting: true, ..desired("1.0.0") }));
+    for _ in 1..limits::REMOVAL_LOAD_ATTEMPTS {
+        world.fail("DownloadFailed");
+        assert!(world.flying.is_empty(), "it waits for the registry to come back");
+        world.now = world.app.wake().unwrap();
+        world.send(Event::Tick);
+    }
     world.fail("DownloadFailed");
     world.settle();
     let log = world.take_log();
