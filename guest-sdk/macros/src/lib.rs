@@ -33,7 +33,7 @@ use proc_macro::TokenStream;
 /// #[hook(name = "password", before_helm, order = 10, kubernetes(
 ///     name = "secret", api_version = "v1", kind = "Secret", labels("app.example.com/role" = "password"),
 /// ))]
-/// fn password(ctx: &mut Context) -> Result<()> { … }
+/// fn password(ctx: &mut Context) -> Result<()> { Ok(()) }
 /// ```
 #[proc_macro_attribute]
 pub fn hook(attribute: TokenStream, item: TokenStream) -> TokenStream {
