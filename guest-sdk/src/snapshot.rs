@@ -115,7 +115,7 @@ impl Item {
     /// `JsonInvalid` if it has another shape than `T`.
     pub fn get<T: DeserializeOwned>(&self, pointer: &str) -> Result<Option<T>> {
         let value: Option<Option<T>> =
-            parse(self.handle.get(pointer), &format!("object `{}`", self.handle.name()), pointer)?;
+            parse(self.handle.get(pointer), || format!("object `{}`", self.handle.name()), pointer)?;
         Ok(value.flatten())
     }
 
@@ -149,7 +149,7 @@ impl Item {
     /// # Errors
     /// `JsonInvalid` if it has another shape than `T`.
     pub fn object<T: DeserializeOwned>(&self) -> Result<Option<T>> {
-        parse(self.handle.object(), &format!("object `{}`", self.handle.name()), "")
+        parse(self.handle.object(), || format!("object `{}`", self.handle.name()), "")
     }
 }
 

@@ -32,7 +32,7 @@ impl Values {
     /// # Errors
     /// `JsonInvalid` if it has another shape than `T`.
     pub fn get<T: DeserializeOwned>(&self, pointer: &str) -> Result<Option<T>> {
-        Ok(parse::<Option<T>>(host::values_get(pointer), "values", pointer)?.flatten())
+        Ok(parse::<Option<T>, _>(host::values_get(pointer), || "values", pointer)?.flatten())
     }
 
     /// The value at a path, which must be there.
@@ -121,7 +121,7 @@ impl Settings {
     /// # Errors
     /// `JsonInvalid` if it has another shape than `T`.
     pub fn get<T: DeserializeOwned>(&self, pointer: &str) -> Result<Option<T>> {
-        Ok(parse::<Option<T>>(host::settings_get(pointer), "settings", pointer)?.flatten())
+        Ok(parse::<Option<T>, _>(host::settings_get(pointer), || "settings", pointer)?.flatten())
     }
 
     /// The value at a path, which must be there.
@@ -154,8 +154,13 @@ fn missing(what: &str, pointer: &str) -> crate::Error {
     crate::Error::new("ValueMissing", format!("{what} at `{pointer}`: there is no value"))
 }
 
-pub(crate) fn parse<T: DeserializeOwned>(json: Option<String>, what: &str, pointer: &str) -> Result<Option<T>> {
+/// `what` is asked only if the text does not fit.
+pub(crate) fn parse<T: DeserializeOwned, W: std::fmt::Display>(
+    json: Option<String>,
+    what: impl FnOnce() -> W,
+    pointer: &str,
+) -> Result<Option<T>> {
     let Some(json) = json else { return Ok(None) };
     serde_json::from_str(&json)
-        .map_err(|error| crate::Error::from(error).context(format_args!("{what} at `{pointer}`")))
+        .map_err(|error| crate::Error::from(error).context(format_args!("{} at `{pointer}`", what())))
 }

@@ -74,6 +74,12 @@ fn cases() -> Vec<Case> {
             "ClusterScopeNotGranted",
             &["ClusterRole"],
         ),
+        case(
+            "rights that the operator did not grant",
+            template("apiVersion: rbac.authorization.k8s.io/v1\nkind: RoleBinding\nmetadata: {name: x}\nroleRef: {apiGroup: rbac.authorization.k8s.io, kind: ClusterRole, name: cluster-admin}\n"),
+            "NotGranted",
+            &["RoleBinding"],
+        ),
         case("unknown kind", template("apiVersion: example.com/v1\nkind: Nothing\nmetadata: {name: x}\n"), "KindNotServed", &["Nothing"]),
     ]
 }

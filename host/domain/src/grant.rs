@@ -20,7 +20,7 @@ use std::fmt;
 
 use serde::{Deserialize, Serialize};
 
-use crate::identity::{ApplicationId, Gvk};
+use crate::identity::{ApplicationId, Gvk, ObjectRef};
 use crate::limits;
 use crate::operation::{Action, Operation};
 
@@ -327,6 +327,31 @@ pub fn allows(application: &ApplicationId, grant: &Grant, request: Request<'_>) 
         }
         Request::Operate { operation, scope } => allows_operation(application, grant, operation, scope),
     }
+}
+
+/// May the templates of a package have this object? The host applies what they render with its own rights, so they may
+/// not hand these on: kinds that give rights need a permission with `apply` that names them, as for hooks; credentials
+/// and the objects of the host are refused.
+#[must_use]
+pub fn allows_rendered(grant: &Grant, target: &ObjectRef, object: &serde_json::Value) -> Decision {
+    let gvk = &target.gvk;
+    let what = format!("rendered {target}");
+    if let Some(why) = kinds::forbidden(gvk).filter(|_| gvk.group != "apiextensions.k8s.io") {
+        return deny("HostObject", &what, why, "take the object out of the templates");
+    }
+    if gvk.group.is_empty()
+        && gvk.kind == "Secret"
+        && object.get("type").and_then(serde_json::Value::as_str) == Some("kubernetes.io/service-account-token")
+    {
+        return deny("Credentials", &what, "the Secret asks for a token of a ServiceAccount", "use a projected volume");
+    }
+    let cluster = target.namespace.is_empty();
+    if kinds::gives_rights(gvk)
+        && !grant.permissions.iter().any(|line| line.covers(Verb::Apply, gvk, Some(&target.name), cluster))
+    {
+        return not_granted(&what, Verb::Apply, gvk, &target.name, cluster);
+    }
+    Decision::Allow
 }
 
 fn not_granted(what: &str, verb: Verb, gvk: &Gvk, name: &str, cluster: bool) -> Decision {

@@ -955,12 +955,16 @@ impl App {
     }
 
     fn task_failed(&mut self, task: &Task, failure: Failure, now: Time) {
-        // A package that cannot be had, tried often enough, does not keep its application from being removed.
+        // A package that cannot be had does not keep its application from being removed. A registry may come back, so
+        // fetching is tried some times; what is wrong with a bundle stays wrong, unless it says itself when to try again.
         let attempts = self.lifecycle.head().map_or(0, |head| head.failures).saturating_add(1);
-        if self.removing
-            && attempts >= limits::REMOVAL_LOAD_ATTEMPTS
-            && matches!(task, Task::Deploy { .. } | Task::Load { .. } | Task::Switch(_))
-        {
+        let tried_enough = attempts >= limits::REMOVAL_LOAD_ATTEMPTS;
+        let gives_up = match task {
+            Task::Deploy { .. } => tried_enough,
+            Task::Load { .. } | Task::Switch(_) => tried_enough || failure.retry_after_ms.is_none(),
+            _ => false,
+        };
+        if self.removing && gives_up {
             self.facts.removed_without_package = Some(failure);
             self.lifecycle.retain_waiting(|task| matches!(task, Task::Remove { .. }));
             return;

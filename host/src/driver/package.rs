@@ -18,6 +18,9 @@ use super::instance::{LinkedComponent, LoadedPackage};
 use super::release::cluster_failure;
 use crate::notice::Notice;
 
+/// Pause after the API server did not answer while a package was loaded, in milliseconds.
+const RETRY_MS: u64 = 5_000;
+
 /// Fetches the bundle of a version.
 pub(super) async fn deploy(context: &Context, version: &str) -> Result<(), Failure> {
     let source = context.instance.bundles.fetch(version).await?;
@@ -44,7 +47,13 @@ pub(super) async fn load(context: &Arc<Context>, version: &str) -> Result<Loaded
             .hint("the version of package.yaml and spec.packageVersion must be the same"));
     }
     let loaded = link(context, package).await?;
-    let release = context.services.cluster.latest_release(&context.instance.id).await.map_err(cluster_failure)?;
+    // The package is good; that the API server does not answer passes.
+    let release = context
+        .services
+        .cluster
+        .latest_release(&context.instance.id)
+        .await
+        .map_err(|error| Failure { retry_after_ms: Some(RETRY_MS), ..cluster_failure(error) })?;
     let facts = Loaded {
         version: found,
         hooks: loaded.hooks.iter().map(|hook| hook.declaration.clone()).collect(),

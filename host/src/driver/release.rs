@@ -8,7 +8,7 @@ use barbless_cluster::{
     Change, HEARTBEAT, NewRevision, Progress, Record, RecordError, ReleaseError, ReleaseOperation, ReleaseOptions,
 };
 use barbless_domain::event::{Answer, Failure, Released, Rendered};
-use barbless_domain::grant::Scope;
+use barbless_domain::grant::{self, Scope};
 use barbless_domain::identity::{Gvk, ObjectRef};
 use barbless_domain::limits;
 use barbless_domain::release::{self, InventoryItem, Plan, PlanInput, Readiness, ReleaseStatus};
@@ -221,12 +221,20 @@ async fn plan(
         maintenance,
     };
     // Templates of an application are about its namespace; objects of the cluster come with modules.
-    release::plan(input, |gvk| scopes.get(gvk).copied(), |_| false).map_err(|refused| Failure {
+    let plan = release::plan(input, |gvk| scopes.get(gvk).copied(), |_| false).map_err(|refused| Failure {
         reason: refused.reason().to_owned(),
         message: refused.to_string(),
         hint: refused.problems.first().map(|problem| problem.hint.clone()),
         retry_after_ms: None,
-    })
+    })?;
+    let objects = plan.objects().map(|one| (&one.target, &one.object));
+    let hooks = plan.all_hooks();
+    for (target, object) in objects.chain(hooks.iter().map(|hook| (&hook.target, &hook.object))) {
+        grant::allows_rendered(&package.grant, target, object).into_result().map_err(|denial| {
+            Failure::new(&denial.reason, format!("{}: {}", denial.what, denial.why)).hint(denial.hint)
+        })?;
+    }
+    Ok(plan)
 }
 
 /// Applies the plan that was made last.

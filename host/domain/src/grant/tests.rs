@@ -570,3 +570,36 @@ proptest! {
         }
     }
 }
+
+#[test]
+fn templates_do_not_hand_on_the_rights_of_the_host() {
+    let object = |api_version: &str, kind: &str, of: Value| -> Decision {
+        let target = ObjectRef { gvk: gvk(api_version, kind), namespace: "demo".into(), name: "x".into() };
+        allows_rendered(&Grant::with(vec![]), &target, &of)
+    };
+    let reason = |decision: Decision| match decision {
+        Decision::Allow => "allowed".to_owned(),
+        Decision::Deny(denial) => denial.reason,
+    };
+    assert_eq!(reason(object("apps/v1", "Deployment", json!({}))), "allowed");
+    assert_eq!(reason(object("v1", "Secret", json!({"type": "Opaque"}))), "allowed");
+    assert_eq!(reason(object("v1", "ServiceAccount", json!({}))), "allowed");
+    assert_eq!(reason(object("rbac.authorization.k8s.io/v1", "RoleBinding", json!({}))), "NotGranted");
+    assert_eq!(reason(object("coordination.k8s.io/v1", "Lease", json!({}))), "HostObject");
+    assert_eq!(reason(object("v1", "Secret", json!({"type": "kubernetes.io/service-account-token"}))), "Credentials");
+    let named = Permission {
+        api_groups: vec!["rbac.authorization.k8s.io".into()],
+        kinds: vec!["Role".into(), "RoleBinding".into()],
+        verbs: vec![Verb::Apply],
+        names: None,
+        cluster: false,
+    };
+    let wild = Permission { api_groups: vec!["*".into()], kinds: vec!["*".into()], ..named.clone() };
+    let binding = ObjectRef {
+        gvk: gvk("rbac.authorization.k8s.io/v1", "RoleBinding"),
+        namespace: "demo".into(),
+        name: "x".into(),
+    };
+    assert_eq!(allows_rendered(&Grant::with(vec![named]), &binding, &json!({})), Decision::Allow);
+    assert_eq!(reason(allows_rendered(&Grant::with(vec![wild]), &binding, &json!({}))), "NotGranted");
+}

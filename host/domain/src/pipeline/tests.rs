@@ -274,6 +274,17 @@ fn a_package_that_cannot_be_had_does_not_keep_the_application() {
 }
 
 #[test]
+fn a_bundle_that_is_wrong_is_not_tried_again_before_a_removal() {
+    let mut world = World::new();
+    world.send(Event::Observed(Desired { deleting: true, ..desired("1.0.0") }));
+    assert!(world.answer(), "the bundle is fetched");
+    world.fail("ManifestMissing");
+    assert!(world.log.iter().any(|word| word.starts_with("persist")), "{:?}", world.log);
+    world.settle();
+    assert!(world.app.is_finished());
+}
+
+#[test]
 fn a_failing_hook_blocks_only_its_own_queue_and_is_repeated() {
     let mut world = World::new();
     world.send(Event::Observed(desired("1.0.0")));
