@@ -53,12 +53,16 @@ struct Entry {
     kinds: Arc<BTreeMap<String, Resource>>,
 }
 
+/// How long one who wants to know a kind waits for somebody else who asks about the same group version.
+const TURN: std::time::Duration = std::time::Duration::from_secs(2);
+
 /// The cache.
 #[derive(Default)]
 pub(crate) struct Discovery {
     entries: Mutex<BTreeMap<String, Entry>>,
-    /// One question at a time: many watches of one unserved kind ask once.
-    asking: tokio::sync::Mutex<()>,
+    /// One question at a time for each group version: many watches of one unserved kind ask once, and nobody waits for
+    /// an answer about another group.
+    asking: Mutex<BTreeMap<String, Arc<tokio::sync::Mutex<()>>>>,
 }
 
 impl Discovery {
@@ -69,7 +73,9 @@ impl Discovery {
         if let Some(known) = self.known(&api_version, &gvk.kind) {
             return known.ok_or_else(missing);
         }
-        let _asking = self.asking.lock().await;
+        let turn = self.turn(&api_version);
+        // Whoever asks may get no answer for long. Nobody waits longer for others than for an answer of their own.
+        let _asking = tokio::time::timeout(TURN, turn.lock()).await;
         if let Some(known) = self.known(&api_version, &gvk.kind) {
             return known.ok_or_else(missing);
         }
@@ -91,6 +97,16 @@ impl Discovery {
         }
         entries.insert(api_version, Entry { asked: Instant::now(), kinds: Arc::new(kinds) });
         found.ok_or_else(missing)
+    }
+
+    /// The lock of a group version.
+    fn turn(&self, api_version: &str) -> Arc<tokio::sync::Mutex<()>> {
+        let mut asking = self.asking.lock().unwrap_or_else(PoisonError::into_inner);
+        if asking.len() >= DISCOVERY_ENTRIES {
+            // Those that are held live on with their holders.
+            asking.clear();
+        }
+        Arc::clone(asking.entry(api_version.to_owned()).or_default())
     }
 
     /// What the cache says: nothing, that the kind is not served, or what it is.
@@ -138,4 +154,18 @@ fn kinds_of(gvk: &Gvk, resources: Vec<APIResource>) -> BTreeMap<String, Resource
         }
     }
     kinds
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[tokio::test]
+    async fn a_question_about_one_group_holds_up_no_other() {
+        let discovery = Discovery::default();
+        let slow = discovery.turn("slow.example.com/v1");
+        let _held = slow.lock().await;
+        assert!(discovery.turn("apps/v1").try_lock().is_ok(), "another group is free");
+        assert!(discovery.turn("slow.example.com/v1").try_lock().is_err(), "the same group is asked once");
+    }
 }
