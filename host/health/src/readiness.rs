@@ -72,7 +72,18 @@ pub fn readiness(object: &Value) -> Readiness {
         ("extensions" | "networking.k8s.io", "Ingress") | ("policy", "PodDisruptionBudget") => Ok(Readiness::Ready),
         _ => api::any_other(kind, fields),
     };
-    answer.unwrap_or_else(|malformed| Readiness::NotReady { reason: format!("malformed object: {malformed}") })
+    said(answer.unwrap_or_else(|malformed| Readiness::NotReady { reason: format!("malformed object: {malformed}") }))
+}
+
+/// Reasons that an object gives may be blank; whoever waits for it is told so.
+fn said(readiness: Readiness) -> Readiness {
+    const NONE: &str = "the object gives no reason";
+    let or_none = |reason: String| if reason.trim().is_empty() { NONE.to_owned() } else { reason };
+    match readiness {
+        Readiness::Ready => Readiness::Ready,
+        Readiness::NotReady { reason } => Readiness::NotReady { reason: or_none(reason) },
+        Readiness::Failed { reason } => Readiness::Failed { reason: or_none(reason) },
+    }
 }
 
 fn ready() -> Reading<Readiness> {

@@ -310,3 +310,13 @@ fn the_state_is_written_with_its_reason() {
     assert_eq!(failed.reason(), Some("late"));
     assert!(Readiness::Ready.is_ready() && !failed.is_ready());
 }
+
+#[test]
+fn a_blank_reason_of_an_object_is_told_as_none() {
+    let pod = json!({
+        "apiVersion": "v1", "kind": "Pod", "metadata": {"name": "a"}, "status": {"phase": "Failed", "reason": "\u{b}"},
+    });
+    assert_eq!(readiness(&pod).reason(), Some("the object gives no reason"));
+    let volume = json!({"apiVersion": "v1", "kind": "Pod", "metadata": {"name": "a"}, "status": {"reason": " "}});
+    assert!(readiness(&volume).reason().is_some_and(|reason| !reason.trim().is_empty()));
+}
