@@ -4,7 +4,10 @@
 //! once however often it is asked for, and may wait for a time. Each item looks at the state and brings it one step on,
 //! so a lost or repeated item does no harm. Nothing polls. The controllers write through the registry like clients.
 
+mod behaviour;
 mod garbage;
+mod jobs;
+mod kubelet;
 mod namespaces;
 mod network;
 mod pods;
@@ -42,14 +45,6 @@ const NODE: &str = "dev-node-0";
 /// Changes read at once, and items done before changes are read again.
 const BATCH_MAX: usize = 256;
 
-/// Annotations by which an object says how its workload behaves.
-mod knob {
-    pub(super) const PREFIX: &str = "devcluster.barbless.dev/";
-    pub(super) const FAIL: &str = "devcluster.barbless.dev/fail";
-    pub(super) const HANG: &str = "devcluster.barbless.dev/hang";
-    pub(super) const DELAY: &str = "devcluster.barbless.dev/delay";
-}
-
 /// Makes what every cluster has from its first moment. What exists is left alone.
 pub(crate) fn bootstrap(registry: &Registry) -> Result<(), ApiError> {
     for name in ["default", "kube-system", "kube-public", "kube-node-lease"] {
@@ -85,12 +80,22 @@ fn ensure(registry: &Registry, api_version: &str, kind: &str, namespace: &str, o
     }
 }
 
+/// How fast things happen.
+#[derive(Debug, Clone, Copy)]
+pub(crate) struct Pace {
+    pub(crate) ready_delay: Duration,
+    pub(crate) second: Duration,
+}
+
 /// Starts the controllers; they end with the token.
-pub(crate) fn start(registry: &Arc<Registry>, workloads: bool, ready_delay: Duration, stopping: &CancellationToken) {
+pub(crate) fn start(registry: &Arc<Registry>, workloads: bool, pace: Pace, stopping: &CancellationToken) {
     let context = Context {
         registry: Arc::clone(registry),
-        ready_delay,
-        started: Mutex::default(),
+        ready_delay: pace.ready_delay,
+        second: pace.second,
+        pods: Mutex::default(),
+        clocks: Mutex::default(),
+        losses: Mutex::new(jobs::Losses::since(registry.store.revision())),
         // Revisions jump at a restart, so addresses given before are not given again soon.
         next_address: AtomicU32::new(u32::try_from(registry.store.revision() % 60_000).unwrap_or_default()),
     };
@@ -106,8 +111,13 @@ pub(crate) fn start(registry: &Arc<Registry>, workloads: bool, ready_delay: Dura
 struct Context {
     registry: Arc<Registry>,
     ready_delay: Duration,
-    /// When a Pod (by uid) was first seen on its node: its delay counts from there. An entry goes with its Pod.
-    started: Mutex<HashMap<String, Instant>>,
+    /// How long a second of a deadline is.
+    second: Duration,
+    /// Where Pods (by uid) stand. An entry goes with its Pod.
+    pods: Mutex<HashMap<String, pods::Progress>>,
+    /// When something began that a deadline counts from, by uid and by what it is. An entry goes with its object.
+    clocks: Mutex<HashMap<(String, &'static str), Instant>>,
+    losses: Mutex<jobs::Losses>,
     next_address: AtomicU32,
 }
 
@@ -226,7 +236,7 @@ impl Controllers {
             Role::ReplicaSet => replicas::replica_set(context, &item),
             Role::StatefulSet => sets::stateful_set(context, &item),
             Role::DaemonSet => sets::daemon_set(context, &item),
-            Role::Job => sets::job(context, &item),
+            Role::Job => jobs::job(context, &item),
             Role::Pod => pods::pod(context, &item),
             Role::Claim => storage::claim(context, &item),
             Role::Service => network::service(context, &item),
@@ -317,35 +327,34 @@ impl Context {
         dependents.into_iter().filter(|((t, _), s)| &**t == table && ours(s)).map(|(_, stored)| stored).collect()
     }
 
-    /// The value of an annotation of an object or of the controllers above it.
-    fn knob(&self, object: &Value, name: &str) -> Option<String> {
-        let mut here = object.clone();
-        // A Pod has at most two controllers above it (ReplicaSet, Deployment).
-        for _ in 0..4 {
-            if let Some(value) = at(&here, &["metadata", "annotations", name]).and_then(Value::as_str) {
-                return Some(value.to_owned());
-            }
-            let uid = text(controller_of(&here)?, &["uid"]).to_owned();
-            here = self.registry.store.by_uid(&uid)?.1.value.clone();
-        }
-        None
+    /// Seconds of a deadline, as long as they are in this cluster.
+    fn seconds(&self, number: impl TryInto<u32>) -> Duration {
+        // A bound, so that adding it to the clock cannot overflow.
+        self.second.saturating_mul(number.try_into().unwrap_or(u32::MAX)).min(Duration::from_secs(10 * 365 * 24 * 3600))
     }
 
-    fn is_set(&self, object: &Value, name: &str) -> bool {
-        self.knob(object, name).is_some_and(|value| !matches!(value.as_str(), "" | "false" | "0"))
+    /// When something about an object began. The status says it in whole seconds only, so the first look is remembered;
+    /// what began before this process is taken from the status.
+    fn began(&self, uid: &str, what: &'static str, status_says: &str) -> Instant {
+        let age = || {
+            let since = status_says.parse::<jiff::Timestamp>().ok()?;
+            let age = Duration::try_from(jiff::Timestamp::now().duration_since(since)).ok()?;
+            (age >= Duration::from_secs(2)).then_some(age)
+        };
+        let first_look = || {
+            let now = Instant::now();
+            age().and_then(|age| now.checked_sub(age)).unwrap_or(now)
+        };
+        *self.clocks.lock().entry((uid.to_owned(), what)).or_insert_with(first_look)
     }
 
-    fn delay(&self, object: &Value) -> Duration {
-        let wanted = self.knob(object, knob::DELAY);
-        wanted.and_then(|text| parse_duration(&text)).unwrap_or(self.ready_delay)
+    fn begin_again(&self, uid: &str, what: &'static str) {
+        self.clocks.lock().insert((uid.to_owned(), what), Instant::now());
     }
 
-    fn started(&self, uid: &str) -> Instant {
-        *self.started.lock().entry(uid.to_owned()).or_insert_with(Instant::now)
-    }
-
-    fn forget(&self, uid: &str) {
-        self.started.lock().remove(uid);
+    /// Drops what is remembered of an object that is gone.
+    fn drop_clocks(&self, uid: &str) {
+        self.clocks.lock().retain(|(owner, _), _| owner != uid);
     }
 
     /// An address for a Pod or a load balancer. They come round after 65 000, which nothing here minds.
@@ -387,20 +396,6 @@ impl Context {
 fn finish(outcome: Outcome) -> Arc<Stored> {
     outcome.ticket.ignore();
     outcome.object
-}
-
-fn parse_duration(text: &str) -> Option<Duration> {
-    let digits = text.find(|c: char| !c.is_ascii_digit()).unwrap_or(text.len());
-    let (number, unit) = text.split_at(digits);
-    let number = number.parse::<u64>().ok()?;
-    match unit.trim() {
-        "ms" => Some(Duration::from_millis(number)),
-        "" | "s" => Some(Duration::from_secs(number)),
-        "m" => Some(Duration::from_secs(number.checked_mul(60)?)),
-        _ => None,
-    }
-    // A bound, so that adding it to the clock cannot overflow.
-    .map(|delay| delay.min(Duration::from_secs(24 * 3600)))
 }
 
 /// The owner reference of the controller of an object.

@@ -3,6 +3,33 @@
 //! [`DevCluster`] holds an in-memory (or persisted) store, serves it as an [`axum::Router`] that a client in the same
 //! process can call without a socket, and on request on an address of the machine for kubectl. Small controllers make
 //! workloads become ready. There are no users: every request is allowed. It is no cluster: nothing runs.
+//!
+//! # How workloads behave
+//!
+//! Since nothing runs, annotations say what would have happened. They are read from the Pod (so they may stand in the
+//! template of a workload) and then from the controllers above it; a change takes effect at once.
+//!
+//! | annotation | meaning |
+//! |---|---|
+//! | `devcluster.barbless.dev/run` | `succeed` (default): a Pod becomes ready, or its containers end with 0 when its restart policy is not `Always`. `fail` or `crash`: the container ends with a code; with the policy `Never` the Pod is `Failed`, otherwise the container is started again and again (`CrashLoopBackOff`, `restartCount` grows). `hang`: the container runs, and neither ends nor becomes ready. `image-pull`: `ErrImagePull` and `ImagePullBackOff` in turn. `pending`: the containers are never made. `unschedulable`: the Pod gets no node |
+//! | `devcluster.barbless.dev/exit-code` | the code that `fail` ends with; 1 if it is absent |
+//! | `devcluster.barbless.dev/after` | how long the containers run before it happens: `300ms`, `5s`, `2m` |
+//! | `devcluster.barbless.dev/container` | the one container that `run` is about; it may be an init container. Without it all of `containers` |
+//! | `devcluster.barbless.dev/failures` | how often it goes wrong before it goes well: ends of the container, failed Pods of the Job, or attempts to fetch the image |
+//! | `devcluster.barbless.dev/log` | what `log` of the Pod answers (on the Pod or its template) |
+//!
+//! `fail: "true"` (or a code), `hang: "true"` (that is `pending`) and `delay` (that is `after`) are older words for the
+//! same. A PersistentVolumeClaim, a Service of type `LoadBalancer` or an Ingress with `run: hang` never gets a volume or an
+//! address.
+//!
+//! A Job makes its next Pod at once after a failure, and restarts in its Pods do not wait longer and longer. Failure and
+//! success policies of Jobs are not known.
+//!
+//! # Tests
+//!
+//! [`DevCluster::journal`] tells what clients asked, in order; [`DevCluster::inject`] makes requests fail or hang, for
+//! example as if the client had been killed at the nth write ([`Fault::killed_after`]). [`Config::second`] shortens
+//! deadlines.
 
 #![cfg_attr(test, allow(clippy::needless_pass_by_value, reason = "tables of literals read better by value"))]
 
@@ -22,6 +49,11 @@ mod store;
 
 use std::{collections::BTreeMap, net::SocketAddr, path::PathBuf, sync::Arc, time::Duration};
 
+pub use registry::Propagation;
+pub use server::{
+    fault::{Effect, Fault, Scope},
+    journal::{PatchKind, Request},
+};
 use tokio::task::JoinHandle;
 use tokio_util::sync::{CancellationToken, DropGuard};
 
@@ -36,11 +68,20 @@ pub struct Config {
     pub controllers: bool,
     /// How long a Pod takes from being created to being ready, and a container to end.
     pub ready_delay: Duration,
+    /// How long a second lasts where a controller counts them: `progressDeadlineSeconds`, `activeDeadlineSeconds`,
+    /// `ttlSecondsAfterFinished`, and the wait before a container is started again. Tests make it short. Grace periods and
+    /// the times in objects stay real.
+    pub second: Duration,
 }
 
 impl Default for Config {
     fn default() -> Self {
-        Self { data_dir: None, controllers: true, ready_delay: Duration::from_millis(2) }
+        Self {
+            data_dir: None,
+            controllers: true,
+            ready_delay: Duration::from_millis(2),
+            second: Duration::from_secs(1),
+        }
     }
 }
 
@@ -87,13 +128,13 @@ impl DevCluster {
     /// # Errors
     /// When the data folder cannot be opened or read.
     pub async fn start(config: Config) -> Result<Self, Error> {
-        let Config { data_dir, controllers, ready_delay } = config;
+        let Config { data_dir, controllers, ready_delay, second } = config;
         let opening = tokio::task::spawn_blocking(move || registry::Registry::open(data_dir.as_deref()));
         let registry = opening.await.map_err(|error| Error::Data(Box::new(error)))?;
         let registry = Arc::new(registry.map_err(|error| Error::Data(Box::new(error)))?);
         let stopping = CancellationToken::new();
         controllers::bootstrap(&registry).map_err(|error| Error::Bootstrap { message: error.to_string() })?;
-        controllers::start(&registry, controllers, ready_delay, &stopping);
+        controllers::start(&registry, controllers, controllers::Pace { ready_delay, second }, &stopping);
         let guard = stopping.clone().drop_guard();
         let shared = Arc::new(server::Shared::new(registry, stopping));
         Ok(Self { shared, _stop_on_drop: Arc::new(guard) })
@@ -153,6 +194,32 @@ impl DevCluster {
     /// API requests served since the start, by verb (get, list, watch, create, update, patch, delete, deletecollection).
     pub fn requests(&self) -> BTreeMap<String, u64> {
         self.shared.requests()
+    }
+
+    /// What clients asked, oldest first: the newest 16 384 requests. What controllers do by themselves is not in it.
+    pub fn journal(&self) -> Vec<Request> {
+        self.shared.journal.requests()
+    }
+
+    /// The requests of the journal that meant to change something ([`Request::is_write`]), oldest first.
+    pub fn writes(&self) -> Vec<Request> {
+        self.journal().into_iter().filter(Request::is_write).collect()
+    }
+
+    /// Forgets the journal, so that a test sees only what comes now. Numbers and counts go on.
+    pub fn clear_journal(&self) {
+        self.shared.journal.clear();
+    }
+
+    /// Makes something go wrong with the requests of all clients from now on. Several faults may be in force; each counts
+    /// the requests of its scope, and the oldest that hits a request decides. A fault that has hit its `times` is over.
+    pub fn inject(&self, fault: Fault) {
+        self.shared.faults.inject(fault);
+    }
+
+    /// Ends all faults. Requests that already hang are not answered any more: their client is taken for dead.
+    pub fn heal(&self) {
+        self.shared.faults.heal();
     }
 }
 

@@ -20,7 +20,8 @@ use std::{
 
 use serde_json::{Value, json};
 
-pub(crate) use delete::{DeleteOptions, Propagation};
+pub(crate) use delete::DeleteOptions;
+pub use delete::Propagation;
 pub(crate) use write::{Edit, Options, Outcome, Validation};
 
 use crate::{

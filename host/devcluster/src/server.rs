@@ -6,6 +6,8 @@
 mod accept;
 mod body;
 mod discovery;
+pub(crate) mod fault;
+pub(crate) mod journal;
 mod openapi;
 mod protobuf;
 pub(crate) mod request;
@@ -41,6 +43,8 @@ use crate::{
     store::Stored,
 };
 use accept::Format;
+use fault::{Effect, Faults};
+use journal::{Journal, PatchKind};
 use request::{Path, Query, Target};
 
 /// The bound of a real server (`--max-request-body-bytes`).
@@ -49,17 +53,23 @@ const PROTOBUF: &str = "application/vnd.kubernetes.protobuf";
 /// The version that the server says it is.
 pub(crate) const GIT_VERSION: &str = "v1.37.0";
 
+/// The annotation of a Pod that says what it has written.
+const LOG_KNOB: &str = "devcluster.barbless.dev/log";
+
 /// What the handlers share.
 pub(crate) struct Shared {
     pub(crate) registry: Arc<Registry>,
     pub(crate) stopping: CancellationToken,
+    pub(crate) journal: Journal,
+    pub(crate) faults: Faults,
     requests: AtomicU64,
     verbs: Mutex<BTreeMap<String, u64>>,
 }
 
 impl Shared {
     pub(crate) fn new(registry: Arc<Registry>, stopping: CancellationToken) -> Self {
-        Self { registry, stopping, requests: AtomicU64::new(0), verbs: Mutex::default() }
+        let (journal, faults) = (Journal::default(), Faults::default());
+        Self { registry, stopping, journal, faults, requests: AtomicU64::new(0), verbs: Mutex::default() }
     }
 
     pub(crate) fn request_count(&self) -> u64 {
@@ -95,10 +105,25 @@ async fn handle(State(shared): State<Arc<Shared>>, request: Request) -> Response
     let path = Path::parse(parts.uri.path());
     let query = Query::parse(parts.uri.query().unwrap_or_default());
     let stopping = parts.extensions.get::<Stopping>().map_or_else(|| shared.stopping.clone(), |s| s.0.clone());
-    let call = Call { shared, stopping, method: parts.method, headers: parts.headers, query };
-    match call.answer(path, body).await {
-        Ok(response) => response,
-        Err(error) => refusal(&error),
+    let dry_run = !query.get("dryRun").is_empty();
+    let hit = shared.faults.judge(fault::means_to_write(&parts.method, &path, dry_run));
+    let mut call = Call { shared, stopping, method: parts.method, headers: parts.headers, query, number: 0 };
+    call.number = call.open(&path, parts.uri.path(), dry_run);
+    let Some(hit) = hit else { return call.respond_to(path, body).await };
+    if hit.performed {
+        call.respond_to(path, body).await;
+        call.note(|request| request.status = None);
+    }
+    match hit.effect {
+        Effect::Hang => {
+            call.stopping.cancelled().await;
+            fault::broken()
+        }
+        Effect::Drop => fault::broken(),
+        Effect::Refuse(status) => {
+            call.note(|request| request.status = Some(status));
+            fault::refuse(status)
+        }
     }
 }
 
@@ -129,9 +154,50 @@ struct Call {
     method: Method,
     headers: HeaderMap,
     query: Query,
+    /// Its place in the journal.
+    number: u64,
 }
 
 impl Call {
+    /// Answers, and writes into the journal how.
+    async fn respond_to(&self, path: Path, body: Body) -> Response {
+        let response = self.answer(path, body).await.unwrap_or_else(|error| refusal(&error));
+        let status = response.status().as_u16();
+        self.note(|request| request.status = Some(status));
+        response
+    }
+
+    /// Begins the entry of the journal with what the address says.
+    fn open(&self, path: &Path, address: &str, dry_run: bool) -> u64 {
+        let mut request = journal::Request { verb: "get", path: address.to_owned(), dry_run, ..Default::default() };
+        if let Path::Target(target) = path {
+            request.verb = self.verb(target);
+            request.group.clone_from(&target.group);
+            request.version.clone_from(&target.version);
+            request.resource.clone_from(&target.plural);
+            request.subresource.clone_from(&target.subresource);
+            request.namespace = target.namespace.clone().unwrap_or_default();
+            request.name = target.name.clone().unwrap_or_default();
+            if matches!(request.verb, "create" | "update" | "patch") {
+                request.manager = self.manager();
+            }
+        }
+        self.shared.journal.open(request)
+    }
+
+    fn note(&self, add: impl FnOnce(&mut journal::Request)) {
+        self.shared.journal.note(self.number, add);
+    }
+
+    /// Writes down the preconditions that an object carries.
+    fn note_preconditions(&self, object: &Value) {
+        let given = |field: &str| Some(text(object, &["metadata", field]).to_owned()).filter(|text| !text.is_empty());
+        self.note(|request| {
+            request.uid = given("uid");
+            request.resource_version = given("resourceVersion");
+        });
+    }
+
     fn registry(&self) -> &Registry {
         &self.shared.registry
     }
@@ -302,8 +368,11 @@ impl Call {
                 let scale = self.registry().scale(resource, &object.value);
                 Ok(json_response(StatusCode::OK, scale.to_string().into()))
             }
-            // There are no processes, so there is no output.
-            "log" => Ok(plain(StatusCode::OK, "")),
+            // There are no processes, so there is no output but what the Pod says.
+            "log" => {
+                let output = text(&object.value, &["metadata", "annotations", LOG_KNOB]).to_owned();
+                Ok((StatusCode::OK, [(header::CONTENT_TYPE, "text/plain")], output).into_response())
+            }
             _ => Err(ApiError::method_not_allowed()),
         }
     }
@@ -395,7 +464,9 @@ impl Call {
         };
         let manager = self.manager();
         let options = self.options(&manager, &decoded.duplicates)?;
+        self.note(|request| request.name = text(&decoded.value, &["metadata", "name"]).to_owned());
         let outcome = self.registry().create(resource, namespace, decoded.value, options)?;
+        self.note(|request| request.name = text(&outcome.object.value, &["metadata", "name"]).to_owned());
         self.finish(resource, outcome).await
     }
 
@@ -439,6 +510,7 @@ impl Call {
             return Err(ApiError::method_not_allowed());
         }
         let decoded = self.object(body).await?;
+        self.note_preconditions(&decoded.value);
         let namespace = target.namespace.as_deref().unwrap_or_default();
         let name = target.name.as_deref().unwrap_or_default();
         let manager = self.manager();
@@ -498,6 +570,19 @@ impl Call {
             }
         };
         let applying = matches!(edit, Edit::Apply { .. });
+        self.note(|request| {
+            request.force = force;
+            request.patch = match &edit {
+                Edit::Json(_) => Some(PatchKind::Json),
+                Edit::Merge(_) => Some(PatchKind::Merge),
+                Edit::Strategic(_) => Some(PatchKind::Strategic),
+                Edit::Apply { .. } => Some(PatchKind::Apply),
+                Edit::Put(_) | Edit::With(_) => None,
+            };
+        });
+        if let Edit::Merge(object) | Edit::Strategic(object) | Edit::Apply { config: object, .. } = &edit {
+            self.note_preconditions(object);
+        }
         if applying && self.query.get("fieldManager").is_empty() {
             let why =
                 "PatchOptions.meta.k8s.io \"\" is invalid: fieldManager: Required value: is required for apply patch";
@@ -541,6 +626,12 @@ impl Call {
             options.grace_seconds = Some(seconds);
         }
         options.dry_run |= self.dry_run()?;
+        self.note(|request| {
+            request.dry_run = options.dry_run;
+            request.propagation = options.propagation;
+            request.uid.clone_from(&options.uid);
+            request.resource_version.clone_from(&options.resource_version);
+        });
         Ok(options)
     }
 

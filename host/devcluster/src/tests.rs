@@ -14,6 +14,7 @@ use crate::{Config, DevCluster};
 
 mod client;
 mod http;
+mod journal;
 mod kill;
 mod kubectl;
 

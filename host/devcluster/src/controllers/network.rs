@@ -68,7 +68,7 @@ pub(super) fn service(context: &Context, item: &Item) -> Result<Next, ApiError> 
     let Some(stored) = context.get(item) else { return Ok(Next::Done) };
     let balanced = text(&stored.value, &["spec", "type"]) == "LoadBalancer" && !is_terminating(&stored.value);
     let has = !list(&stored.value, &["status", "loadBalancer", "ingress"]).is_empty();
-    if balanced && !has && !context.is_set(&stored.value, super::knob::HANG) {
+    if balanced && !has && !context.never(&stored.value) {
         let status = json!({"loadBalancer": {"ingress": [{"ip": balancer_address(stored.uid()), "ipMode": "VIP"}]}});
         context.set_status(&stored, &status)?;
     } else if !balanced && (has || at(&stored.value, &["status", "loadBalancer"]).is_none()) {
@@ -193,7 +193,7 @@ fn put(
 pub(super) fn ingress(context: &Context, item: &Item) -> Result<Next, ApiError> {
     let Some(stored) = context.get(item) else { return Ok(Next::Done) };
     let has = !list(&stored.value, &["status", "loadBalancer", "ingress"]).is_empty();
-    if !has && !is_terminating(&stored.value) && !context.is_set(&stored.value, super::knob::HANG) {
+    if !has && !is_terminating(&stored.value) && !context.never(&stored.value) {
         let status = json!({"loadBalancer": {"ingress": [{"ip": balancer_address(stored.uid())}]}});
         context.set_status(&stored, &status)?;
     }

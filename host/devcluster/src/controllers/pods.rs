@@ -1,11 +1,20 @@
 //! The kubelet that is none: Pods get a node, become ready after a delay, succeed, fail or hang as their annotations say,
 //! and end when they are deleted.
+//!
+//! What a Pod does next follows from what its status shows and from how long it has shown it ([`next`]); how a state
+//! looks in the status is the business of [`super::kubelet`].
+
+use std::time::Duration;
 
 use serde_json::{Value, json};
 use tokio::time::Instant;
 
 use super::{
-    Context, NODE, Next, controller_of, is_terminating, knob, make_condition,
+    Context, NODE, Next,
+    behaviour::{Behaviour, Run, knob},
+    controller_of, is_terminating,
+    kubelet::{self, Shown},
+    make_condition,
     work::{Item, Queue, Role},
 };
 use crate::{
@@ -53,65 +62,68 @@ pub(super) fn enqueue(context: &Context, change: &Change, queue: &mut Queue) {
     }
 }
 
+/// Whether the containers of a Pod are meant to end.
+fn is_to_end(pod: &Value) -> bool {
+    !matches!(text(pod, &["spec", "restartPolicy"]), "" | "Always")
+}
+
+fn is_of_job(pod: &Value) -> bool {
+    controller_of(pod).is_some_and(|owner| text(owner, &["kind"]) == "Job")
+}
+
 pub(super) fn pod(context: &Context, item: &Item) -> Result<Next, ApiError> {
     let Some(stored) = context.get(item) else { return Ok(Next::Done) };
     let pod = &stored.value;
     if is_terminating(pod) {
         return end(context, &stored);
     }
+    let behaviour = context.behaviour(pod);
     if text(pod, &["spec", "nodeName"]).is_empty() {
-        if !list(pod, &["spec", "schedulingGates"]).is_empty() {
-            return Ok(Next::Done);
-        }
-        context.change(&stored, "binding", &|pod| {
-            set(pod, &["spec", "nodeName"], json!(NODE));
-            let scheduled = make_condition(pod, "PodScheduled", true, "", "");
-            set(pod, &["status", "conditions"], json!([scheduled]));
-            set(pod, &["status", "startTime"], json!(json::now()));
-            true
-        })?;
-        // The write brings the item back.
-        return Ok(Next::Done);
+        return schedule(context, &stored, &behaviour);
     }
     if matches!(text(pod, &["status", "phase"]), "Succeeded" | "Failed") {
         return Ok(Next::Done);
     }
-    let wanted = wanted_state(context, pod);
-    if wanted == State::Hanging {
-        return show(context, &stored, State::Hanging);
-    }
-    let due = context.started(stored.uid()) + context.delay(pod);
+    let run = context.run_now(pod, &behaviour);
+    let times = Times::of(context, pod, &behaviour);
+    let Some((wait, next)) = next(pod, &behaviour, run, kubelet::shown(pod), &times) else { return Ok(Next::Done) };
+    let due = context.since(stored.uid()) + wait;
     if Instant::now() < due {
         return Ok(Next::At(due));
     }
-    show(context, &stored, wanted)
+    let status = kubelet::status(pod, &behaviour, next, || context.pod_address());
+    context.set_status(&stored, &status)?;
+    if matches!(next, Shown::Succeeded | Shown::Failed) {
+        context.forget(stored.uid());
+    } else {
+        context.begin(stored.uid(), next);
+    }
+    // The write brings the item back.
+    Ok(Next::Done)
 }
 
-/// What becomes of a Pod.
-#[derive(Debug, Clone, Copy, PartialEq, Eq)]
-enum State {
-    Running,
-    Succeeded,
-    /// It ended with this exit code and stays so.
-    Failed(i64),
-    /// It ends with this exit code again and again.
-    Crashing(i64),
-    Hanging,
-}
-
-fn wanted_state(context: &Context, pod: &Value) -> State {
-    let stays = matches!(text(pod, &["spec", "restartPolicy"]), "" | "Always");
-    let of_job = controller_of(pod).is_some_and(|owner| text(owner, &["kind"]) == "Job");
-    if context.is_set(pod, knob::FAIL) {
-        // A number is the exit code.
-        let code = context.knob(pod, knob::FAIL).and_then(|value| value.parse().ok()).unwrap_or(1);
-        let never = text(pod, &["spec", "restartPolicy"]) == "Never";
-        return if never || of_job { State::Failed(code) } else { State::Crashing(code) };
+fn schedule(context: &Context, stored: &Stored, behaviour: &Behaviour) -> Result<Next, ApiError> {
+    if !list(&stored.value, &["spec", "schedulingGates"]).is_empty() {
+        return Ok(Next::Done);
     }
-    if context.is_set(pod, knob::HANG) {
-        return State::Hanging;
+    if behaviour.run == Run::Unschedulable {
+        let mut status = stored.value.get("status").cloned().unwrap_or_else(|| json!({}));
+        let why = "0/1 nodes are available: 1 Insufficient cpu. preemption: 0/1 nodes are available: 1 No preemption \
+                   victims found for incoming pod.";
+        let scheduled = make_condition(&stored.value, "PodScheduled", false, "Unschedulable", why);
+        set(&mut status, &["conditions"], json!([scheduled]));
+        context.set_status(stored, &status)?;
+        return Ok(Next::Done);
     }
-    if stays { State::Running } else { State::Succeeded }
+    context.change(stored, "binding", &|pod| {
+        set(pod, &["spec", "nodeName"], json!(NODE));
+        let scheduled = make_condition(pod, "PodScheduled", true, "", "");
+        set(pod, &["status", "conditions"], json!([scheduled]));
+        set(pod, &["status", "startTime"], json!(json::now()));
+        true
+    })?;
+    // The write brings the item back.
+    Ok(Next::Done)
 }
 
 fn end(context: &Context, stored: &Stored) -> Result<Next, ApiError> {
@@ -123,106 +135,119 @@ fn end(context: &Context, stored: &Stored) -> Result<Next, ApiError> {
     Ok(Next::Done)
 }
 
-/// Writes the status of a state, if the Pod does not show it yet.
-fn show(context: &Context, stored: &Stored, state: State) -> Result<Next, ApiError> {
-    let pod = &stored.value;
-    let mut status = pod.get("status").cloned().unwrap_or_else(|| json!({}));
-    let now = json::now();
-    let (phase, ready) = match state {
-        State::Running => ("Running", true),
-        State::Succeeded => ("Succeeded", false),
-        State::Failed(_) => ("Failed", false),
-        State::Crashing(_) => ("Running", false),
-        State::Hanging => ("Pending", false),
-    };
-    let init_done = state != State::Hanging;
-    let reason = match state {
-        State::Succeeded => "PodCompleted",
-        State::Running => "",
-        State::Failed(_) => "PodFailed",
-        State::Crashing(_) | State::Hanging => "ContainersNotReady",
-    };
-    let mut conditions = vec![
-        make_condition(pod, "PodReadyToStartContainers", init_done, "", ""),
-        make_condition(pod, "Initialized", init_done, "", ""),
-        make_condition(pod, "Ready", ready, reason, ""),
-        make_condition(pod, "ContainersReady", ready, reason, ""),
-        make_condition(pod, "PodScheduled", true, "", ""),
-    ];
-    for gate in list(pod, &["spec", "readinessGates"]) {
-        conditions.push(make_condition(pod, text(gate, &["conditionType"]), ready, "", ""));
-    }
-    set(&mut status, &["conditions"], Value::Array(conditions));
-    set(&mut status, &["phase"], json!(phase));
-    json::default(&mut status, &["startTime"], json!(now));
-    set(&mut status, &["hostIP"], json!("10.0.0.1"));
-    set(&mut status, &["hostIPs"], json!([{"ip": "10.0.0.1"}]));
-    if init_done && text(&status, &["podIP"]).is_empty() {
-        let address = context.pod_address();
-        set(&mut status, &["podIPs"], json!([{"ip": address}]));
-        set(&mut status, &["podIP"], json!(address));
-    }
-    let statuses = |field: &str, known: &str, init: bool| {
-        let containers = list(pod, &["spec", field]).iter();
-        let old = |name: &str| list(pod, &["status", known]).iter().find(|c| text(c, &["name"]) == name);
-        containers.map(|c| container(c, old(text(c, &["name"])), state, init, &now)).collect::<Vec<_>>()
-    };
-    set(&mut status, &["containerStatuses"], json!(statuses("containers", "containerStatuses", false)));
-    if !list(pod, &["spec", "initContainers"]).is_empty() {
-        set(&mut status, &["initContainerStatuses"], json!(statuses("initContainers", "initContainerStatuses", true)));
-    }
-    context.set_status(stored, &status)?;
-    if matches!(state, State::Succeeded | State::Failed(_)) {
-        context.forget(stored.uid());
-    }
-    Ok(Next::Done)
+/// The waits that matter to one Pod.
+#[derive(Debug, Clone, Copy)]
+struct Times {
+    /// From being created to running, and between the small steps of a container that fails.
+    start: Duration,
+    /// From running to what is to happen.
+    work: Duration,
+    /// Before the container is started again, or the image fetched again.
+    back_off: Duration,
 }
 
-/// The status of one container. What an earlier status says of times and restarts is kept.
-fn container(container: &Value, old: Option<&Value>, state: State, init: bool, now: &str) -> Value {
-    let sidecar = init && text(container, &["restartPolicy"]) == "Always";
-    let image = text(container, &["image"]);
-    let since = |path: &[&str]| old.and_then(|old| at(old, path)).cloned().unwrap_or_else(|| json!(now));
-    let id = old
-        .map(|old| text(old, &["containerID"]))
-        .filter(|id| !id.is_empty())
-        .map_or_else(|| format!("none://{}", uuid::Uuid::new_v4().simple()), str::to_owned);
-    let terminated = |code: i64| {
-        json!({"terminated": {"exitCode": code, "reason": if code == 0 { "Completed" } else { "Error" },
-            "startedAt": since(&["state", "terminated", "startedAt"]),
-            "finishedAt": since(&["state", "terminated", "finishedAt"]), "containerID": id}})
-    };
-    let running = || json!({"running": {"startedAt": since(&["state", "running", "startedAt"])}});
-    let waiting = |reason: &str| json!({"waiting": {"reason": reason}});
-    let mut restarts = old.and_then(|old| int(old, &["restartCount"])).unwrap_or_default();
-    let mut last = json!({});
-    let (shown, ready) = match state {
-        State::Hanging => (waiting(if init { "PodInitializing" } else { "ContainerCreating" }), false),
-        _ if init && !sidecar => (terminated(0), true),
-        State::Running => (running(), true),
-        State::Succeeded => (terminated(0), false),
-        State::Failed(code) => (terminated(code), false),
-        State::Crashing(_) if sidecar => (running(), true),
-        State::Crashing(code) => {
-            restarts = restarts.max(1);
-            last = json!({"terminated": {"exitCode": code, "reason": "Error",
-                "startedAt": since(&["lastState", "terminated", "startedAt"]),
-                "finishedAt": since(&["lastState", "terminated", "finishedAt"]), "containerID": id}});
-            (
-                json!({"waiting": {"reason": "CrashLoopBackOff",
-                "message": format!("back-off 10s restarting failed container={}", text(container, &["name"]))}}),
-                false,
-            )
-        }
-    };
-    let started = shown.get("running").is_some();
-    let mut status = json!({
-        "name": text(container, &["name"]), "image": image, "imageID": "", "ready": ready,
-        "started": started, "restartCount": restarts, "state": shown, "lastState": last,
-    });
-    if state != State::Hanging {
-        set(&mut status, &["imageID"], json!(format!("none://{image}")));
-        set(&mut status, &["containerID"], json!(id));
+impl Times {
+    fn of(context: &Context, pod: &Value, behaviour: &Behaviour) -> Self {
+        let start = context.ready_delay;
+        let tries = context.tries(pod, behaviour.run).saturating_sub(1);
+        // A Job counts failures; how long it takes for them teaches nothing here.
+        let back_off =
+            if is_of_job(pod) { start } else { context.seconds(kubelet::back_off_seconds(tries)).max(start) };
+        Self { start, work: behaviour.after.saturating_sub(start), back_off }
     }
-    status
+}
+
+/// What a Pod shows next, and how long after it began to show what it shows now.
+fn next(
+    pod: &Value,
+    behaviour: &Behaviour,
+    run: Run,
+    shown: Option<Shown>,
+    times: &Times,
+) -> Option<(Duration, Shown)> {
+    let to_end = is_to_end(pod);
+    let of_init = kubelet::is_init(pod, behaviour.container.as_deref());
+    // While the containers run and nothing has happened yet.
+    let working = if to_end && !of_init { Shown::Working } else { Shown::Unready };
+    let outcome = match run {
+        Run::Pending | Run::Unschedulable => Shown::Creating,
+        Run::ImagePull => Shown::PullError,
+        Run::Hang => working,
+        Run::Succeed if to_end => Shown::Succeeded,
+        Run::Succeed => Shown::Working,
+        Run::Fail if text(pod, &["spec", "restartPolicy"]) == "Never" => Shown::Failed,
+        Run::Fail => Shown::Exited,
+    };
+    // What takes no time is not seen on the way: a real kubelet passes through the same states faster than one looks.
+    let at_once = times.work.is_zero() || matches!(outcome, Shown::Creating | Shown::PullError);
+    let on_the_way = if at_once { outcome } else { working };
+    match shown {
+        Some(Shown::Exited) => Some((times.start, Shown::BackOff)),
+        // Nobody waits for a container whose annotation has just been taken away.
+        Some(Shown::BackOff | Shown::PullBackOff) if behaviour.run == Run::Succeed => Some((times.start, on_the_way)),
+        Some(Shown::BackOff | Shown::PullBackOff) => Some((times.back_off, on_the_way)),
+        Some(Shown::PullError) if outcome == Shown::PullError => Some((times.start, Shown::PullBackOff)),
+        Some(shown) if shown == outcome => None,
+        Some(Shown::Working | Shown::Unready) => Some((times.work, outcome)),
+        _ if outcome == Shown::Creating => Some((Duration::ZERO, outcome)),
+        _ => Some((times.start, on_the_way)),
+    }
+}
+
+/// Where a Pod stands in its course.
+#[derive(Debug)]
+pub(super) struct Progress {
+    /// When it began to show what it shows.
+    since: Instant,
+    /// How often its image could not be fetched.
+    pulls: u32,
+}
+
+impl Default for Progress {
+    fn default() -> Self {
+        Self { since: Instant::now(), pulls: 0 }
+    }
+}
+
+impl Context {
+    fn since(&self, uid: &str) -> Instant {
+        self.pods.lock().entry(uid.to_owned()).or_default().since
+    }
+
+    /// Notes that a Pod now shows this.
+    fn begin(&self, uid: &str, shown: Shown) {
+        let mut pods = self.pods.lock();
+        let progress = pods.entry(uid.to_owned()).or_default();
+        progress.since = Instant::now();
+        progress.pulls = progress.pulls.saturating_add(u32::from(shown == Shown::PullError));
+    }
+
+    fn forget(&self, uid: &str) {
+        self.pods.lock().remove(uid);
+    }
+
+    /// How often the Pod has tried and failed.
+    fn tries(&self, pod: &Value, run: Run) -> u32 {
+        if run == Run::ImagePull {
+            return self.pods.lock().get(text(pod, &["metadata", "uid"])).map_or(0, |progress| progress.pulls);
+        }
+        kubelet::exits(pod)
+    }
+
+    /// What the Pod does now: it does well once it has failed as often as it was to.
+    fn run_now(&self, pod: &Value, behaviour: &Behaviour) -> Run {
+        let Some(failures) = behaviour.failures else { return behaviour.run };
+        let so_far = u64::from(self.tries(pod, behaviour.run)) + self.failed_before(pod);
+        if so_far >= failures { Run::Succeed } else { behaviour.run }
+    }
+
+    /// How many Pods of the same Job have failed.
+    fn failed_before(&self, pod: &Value) -> u64 {
+        let Some(owner) = controller_of(pod).filter(|_| is_of_job(pod)) else { return 0 };
+        let siblings = self.registry.store.dependents(text(owner, &["uid"]));
+        let failed = siblings
+            .iter()
+            .filter(|((table, _), sibling)| &**table == PODS && text(&sibling.value, &["status", "phase"]) == "Failed");
+        u64::try_from(failed.count()).unwrap_or(u64::MAX)
+    }
 }

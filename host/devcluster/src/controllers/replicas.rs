@@ -3,7 +3,6 @@
 use std::sync::Arc;
 
 use serde_json::{Value, json};
-use tokio::time::Instant;
 
 use super::{
     Context, Next, condition, controller_of, is_terminating, is_true, make_condition,
@@ -12,7 +11,7 @@ use super::{
     work::{Item, Queue, Role},
 };
 use crate::{
-    json::{self, at, copy, int, list, remove, same, set, text},
+    json::{self, at, int, list, remove, same, set, text},
     registry::DeleteOptions,
     selector::label_selector_matches,
     status::ApiError,
@@ -26,6 +25,8 @@ pub(super) const DAEMON_SETS: &str = "apps/daemonsets";
 pub(super) const JOBS: &str = "batch/jobs";
 const REPLICATION_CONTROLLERS: &str = "/replicationcontrollers";
 const HASH_LABEL: &str = "pod-template-hash";
+/// The clock of a Deployment's progress.
+const PROGRESS: &str = "progress";
 const REVISION: &str = "deployment.kubernetes.io/revision";
 
 fn role_of(table: &str) -> Option<Role> {
@@ -97,6 +98,9 @@ pub(super) fn adopt(context: &Context, item: &Item) -> Result<Next, ApiError> {
 
 pub(super) fn enqueue(context: &Context, change: &Change, queue: &mut Queue) {
     enqueue_adoption(context, change, queue);
+    if change.deleted && role_of(&change.table).is_some() {
+        context.drop_clocks(change.new.uid());
+    }
     if let Some(role) = role_of(&change.table).filter(|_| !change.deleted) {
         queue.push(Item::of(role, change));
     }
@@ -377,14 +381,14 @@ fn show_deployment(
         || at(object, &["status", "observedGeneration"]) != at(&status, &["observedGeneration"]);
     let old = condition(object, "Progressing");
     let last = old.map(|c| text(c, &["lastUpdateTime"]).to_owned()).filter(|t| !t.is_empty());
-    let deadline = int(object, &["spec", "progressDeadlineSeconds"]).unwrap_or(600);
-    let age = last
-        .as_ref()
-        .and_then(|t| t.parse::<jiff::Timestamp>().ok())
-        .map_or(0, |t| jiff::Timestamp::now().duration_since(t).as_secs());
+    let deadline = context.seconds(int(object, &["spec", "progressDeadlineSeconds"]).unwrap_or(600));
+    if moved {
+        context.begin_again(stored.uid(), PROGRESS);
+    }
+    let since = context.began(stored.uid(), PROGRESS, last.as_deref().unwrap_or_default());
     let late = !complete
         && !moved
-        && (age >= deadline || old.is_some_and(|c| text(c, &["reason"]) == "ProgressDeadlineExceeded"));
+        && (since.elapsed() >= deadline || old.is_some_and(|c| text(c, &["reason"]) == "ProgressDeadlineExceeded"));
     let mut progress = if complete {
         let message = format!("ReplicaSet \"{name}\" has successfully progressed.");
         make_condition(object, "Progressing", true, "NewReplicaSetAvailable", &message)
@@ -402,16 +406,14 @@ fn show_deployment(
     };
     let updated_at = if moved || last.is_none() { now.clone() } else { last.unwrap_or(now) };
     set(&mut progress, &["lastUpdateTime"], json!(updated_at));
-    let since = availability.clone();
-    copy(&since, &mut availability, &["lastTransitionTime"]);
-    set(&mut availability, &["lastUpdateTime"], at(&since, &["lastTransitionTime"]).cloned().unwrap_or_default());
+    let turned = at(&availability, &["lastTransitionTime"]).cloned().unwrap_or_default();
+    set(&mut availability, &["lastUpdateTime"], turned);
     set(&mut status, &["conditions"], json!([availability, progress]));
     context.set_status(stored, &status)?;
     if complete || late {
         return Ok(Next::Done);
     }
-    let left = u64::try_from((deadline - age).clamp(1, 24 * 3600)).unwrap_or(1);
-    Ok(Next::At(Instant::now() + std::time::Duration::from_secs(left)))
+    Ok(Next::At(since + deadline))
 }
 
 fn tolerated_missing(deployment: &Value, wanted: i64) -> i64 {

@@ -1,12 +1,11 @@
-//! StatefulSets, DaemonSets and Jobs.
+//! StatefulSets and DaemonSets.
 
-use std::{sync::Arc, time::Duration};
+use std::sync::Arc;
 
 use serde_json::{Value, json};
-use tokio::time::Instant;
 
 use super::{
-    Context, NODE, Next, condition, is_terminating, is_true, make_condition,
+    Context, NODE, Next, is_terminating, is_true,
     pods::PODS,
     replicas::{Census, count, generation, pod_of},
     short_hash,
@@ -222,136 +221,5 @@ pub(super) fn daemon_set(context: &Context, item: &Item) -> Result<Next, ApiErro
         }
     }
     context.set_status(&stored, &status)?;
-    Ok(Next::Done)
-}
-
-pub(super) fn job(context: &Context, item: &Item) -> Result<Next, ApiError> {
-    let Some(stored) = context.get(item) else { return Ok(Next::Done) };
-    let object = &stored.value;
-    if is_terminating(object) {
-        return Ok(Next::Done);
-    }
-    if is_true(object, "Complete") || is_true(object, "Failed") {
-        return expire_job(context, &stored);
-    }
-    let mut status = object.get("status").cloned().unwrap_or_else(|| json!({}));
-    let census = Census::take(context, &stored);
-    let suspended = at(object, &["spec", "suspend"]) == Some(&Value::Bool(true));
-    if suspended {
-        for pod in &census.active {
-            context.delete(pod, DeleteOptions::default())?;
-        }
-        json::remove(&mut status, &["startTime"]);
-        set(
-            &mut status,
-            &["conditions"],
-            json!([make_condition(object, "Suspended", true, "JobSuspended", "Job suspended")]),
-        );
-        context.set_status(&stored, &status)?;
-        return Ok(Next::Done);
-    }
-    json::default(&mut status, &["startTime"], json!(json::now()));
-    let parallelism = int(object, &["spec", "parallelism"]).unwrap_or(1);
-    // Without a number of completions one success ends the Job.
-    let completions = int(object, &["spec", "completions"]).unwrap_or(1);
-    let limit = int(object, &["spec", "backoffLimit"]).unwrap_or(6);
-    let now = json::now();
-    for (field, number) in
-        [("succeeded", census.succeeded), ("failed", census.failed), ("active", count(census.active.len()))]
-    {
-        set(&mut status, &[field], json!(number));
-    }
-    set(&mut status, &["ready"], json!(census.ready()));
-    set(&mut status, &["terminating"], json!(census.terminating));
-    set(&mut status, &["uncountedTerminatedPods"], json!({}));
-    let (deadline, elapsed) = (int(object, &["spec", "activeDeadlineSeconds"]), elapsed(&status, &["startTime"]));
-    let late = deadline.is_some_and(|deadline| elapsed >= deadline);
-    let failure = if census.failed > limit {
-        Some(("BackoffLimitExceeded", "Job has reached the specified backoff limit"))
-    } else if late {
-        Some(("DeadlineExceeded", "Job was active longer than specified deadline"))
-    } else {
-        None
-    };
-    if let Some((reason, message)) = failure {
-        for pod in &census.active {
-            context.delete(pod, DeleteOptions::default())?;
-        }
-        set(&mut status, &["active"], json!(0));
-        set(&mut status, &["ready"], json!(0));
-        set(
-            &mut status,
-            &["conditions"],
-            json!([
-                make_condition(object, "FailureTarget", true, reason, message),
-                make_condition(object, "Failed", true, reason, message),
-            ]),
-        );
-        context.set_status(&stored, &status)?;
-        return Ok(Next::Done);
-    }
-    if census.succeeded >= completions {
-        set(&mut status, &["active"], json!(0));
-        set(&mut status, &["completionTime"], json!(now));
-        let message = "Reached expected number of succeeded pods";
-        set(
-            &mut status,
-            &["conditions"],
-            json!([
-                make_condition(object, "SuccessCriteriaMet", true, "CompletionsReached", message),
-                make_condition(object, "Complete", true, "CompletionsReached", message),
-            ]),
-        );
-        context.set_status(&stored, &status)?;
-        return Ok(Next::Done);
-    }
-    let wanted = parallelism.min(completions - census.succeeded).max(0);
-    let template = at(object, &["spec", "template"]).cloned().unwrap_or_default();
-    let indexed = text(object, &["spec", "completionMode"]) == "Indexed";
-    for n in count(census.active.len())..wanted {
-        let mut pod = pod_of(object, &template);
-        set(&mut pod, &["metadata", "generateName"], json!(format!("{}-", item.key.1)));
-        if indexed {
-            let index = (census.succeeded + n).to_string();
-            set(&mut pod, &["metadata", "annotations", "batch.kubernetes.io/job-completion-index"], json!(index));
-        }
-        context.create("v1", "Pod", &item.key.0, pod)?;
-    }
-    if condition(object, "Suspended").is_some() {
-        set(
-            &mut status,
-            &["conditions"],
-            json!([make_condition(object, "Suspended", false, "JobResumed", "Job resumed")]),
-        );
-    }
-    set(&mut status, &["active"], json!(wanted.max(count(census.active.len()))));
-    context.set_status(&stored, &status)?;
-    match deadline {
-        Some(deadline) => Ok(Next::At(Instant::now() + seconds(deadline - elapsed))),
-        None => Ok(Next::Done),
-    }
-}
-
-fn elapsed(status: &Value, path: &[&str]) -> i64 {
-    let since = text(status, path).parse::<jiff::Timestamp>();
-    since.map_or(0, |time| jiff::Timestamp::now().duration_since(time).as_secs())
-}
-
-fn seconds(number: i64) -> Duration {
-    Duration::from_secs(u64::try_from(number.clamp(1, 24 * 3600)).unwrap_or(1))
-}
-
-/// A finished Job goes after its time to live.
-fn expire_job(context: &Context, stored: &Stored) -> Result<Next, ApiError> {
-    let object = &stored.value;
-    let Some(ttl) = int(object, &["spec", "ttlSecondsAfterFinished"]) else { return Ok(Next::Done) };
-    let finished = ["Complete", "Failed"].iter().find_map(|kind| condition(object, kind));
-    let Some(finished) = finished else { return Ok(Next::Done) };
-    let age = elapsed(finished, &["lastTransitionTime"]);
-    if age < ttl {
-        return Ok(Next::At(Instant::now() + seconds(ttl - age)));
-    }
-    let propagation = Some(crate::registry::Propagation::Foreground);
-    context.delete(stored, DeleteOptions { propagation, ..DeleteOptions::default() })?;
     Ok(Next::Done)
 }

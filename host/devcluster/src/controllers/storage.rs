@@ -3,7 +3,7 @@
 use serde_json::{Value, json};
 
 use super::{
-    Context, Next, is_terminating, knob,
+    Context, Next, is_terminating,
     work::{Item, Queue, Role},
 };
 use crate::{
@@ -27,7 +27,7 @@ pub(super) fn claim(context: &Context, item: &Item) -> Result<Next, ApiError> {
         return release(context, item);
     };
     let claim = &stored.value;
-    if is_terminating(claim) || text(claim, &["status", "phase"]) == "Bound" || context.is_set(claim, knob::HANG) {
+    if is_terminating(claim) || text(claim, &["status", "phase"]) == "Bound" || context.never(claim) {
         return Ok(Next::Done);
     }
     let wanted = text(claim, &["spec", "volumeName"]);

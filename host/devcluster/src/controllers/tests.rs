@@ -99,7 +99,7 @@ async fn a_failing_deployment_crashes_until_its_annotation_goes() {
             .unwrap()
             .items
             .into_iter()
-            .find(|p| p.data["status"]["containerStatuses"].is_array());
+            .find(|p| !p.data["status"]["containerStatuses"][0]["lastState"]["terminated"].is_null());
         if let Some(pod) = found {
             break pod;
         }
@@ -411,3 +411,5 @@ async fn a_deployment_that_does_not_progress_says_so_and_recreate_stops_first() 
     );
     assert!(stuck["status"].get("readyReplicas").is_none());
 }
+
+mod runs;

@@ -19,11 +19,14 @@ use crate::{
 const ORPHAN: &str = "orphan";
 const FOREGROUND: &str = "foregroundDeletion";
 
-/// What happens to the dependents.
+/// What a deletion does with the dependents of an object.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub(crate) enum Propagation {
+pub enum Propagation {
+    /// They go first; the object waits for those that block it.
     Foreground,
+    /// The object goes at once, they follow.
     Background,
+    /// They stay, without their owner.
     Orphan,
 }
 

@@ -155,6 +155,9 @@ impl Registry {
         if resource.is("", "PersistentVolumeClaim") && at(&object, &["spec", "storageClassName"]).is_none() {
             self.choose_storage_class(&mut object);
         }
+        if resource.is("", "PersistentVolumeClaim") {
+            set(&mut object, &["status", "phase"], json!("Pending"));
+        }
         if resource.is("", "Namespace") {
             // Only here: a namespace that is going has none, and must not get it back.
             set(&mut object, &["spec", "finalizers"], json!(["kubernetes"]));

@@ -1,0 +1,118 @@
+//! What the annotations of an object say of its workload, since nothing runs here that could say it.
+//!
+//! The words are documented at the crate; an annotation is looked for on the Pod and on the controllers above it.
+
+use std::time::Duration;
+
+use serde_json::Value;
+
+use super::{Context, controller_of};
+use crate::json::{at, text};
+
+/// Annotations by which an object says how its workload behaves.
+pub(super) mod knob {
+    pub(crate) const PREFIX: &str = "devcluster.barbless.dev/";
+    pub(super) const RUN: &str = "devcluster.barbless.dev/run";
+    pub(super) const EXIT_CODE: &str = "devcluster.barbless.dev/exit-code";
+    pub(super) const AFTER: &str = "devcluster.barbless.dev/after";
+    pub(super) const CONTAINER: &str = "devcluster.barbless.dev/container";
+    pub(super) const FAILURES: &str = "devcluster.barbless.dev/failures";
+    // Older, shorter words.
+    pub(super) const FAIL: &str = "devcluster.barbless.dev/fail";
+    pub(crate) const HANG: &str = "devcluster.barbless.dev/hang";
+    pub(super) const DELAY: &str = "devcluster.barbless.dev/delay";
+}
+
+/// How a Pod ends, or does not.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub(super) enum Run {
+    /// It becomes ready, or ends well when it is meant to end.
+    Succeed,
+    /// Its container ends with an exit code; the restart policy decides what follows.
+    Fail,
+    /// It runs and does nothing: it neither ends nor becomes ready.
+    Hang,
+    /// Its image cannot be fetched.
+    ImagePull,
+    /// Its containers are never made.
+    Pending,
+    /// No node has room for it.
+    Unschedulable,
+}
+
+/// All that is asked of a Pod.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub(super) struct Behaviour {
+    pub(super) run: Run,
+    pub(super) exit_code: i64,
+    /// How long the containers run before it happens, beyond what every Pod needs.
+    pub(super) after: Duration,
+    /// The container it is about; `None` is all that are not for initialisation.
+    pub(super) container: Option<String>,
+    /// How often it goes wrong before it goes well; `None` is always.
+    pub(super) failures: Option<u64>,
+}
+
+impl Context {
+    /// The value of an annotation of an object or of the controllers above it.
+    pub(super) fn knob(&self, object: &Value, name: &str) -> Option<String> {
+        let mut here = object.clone();
+        // A Pod has at most two controllers above it (ReplicaSet, Deployment).
+        for _ in 0..4 {
+            if let Some(value) = at(&here, &["metadata", "annotations", name]).and_then(Value::as_str) {
+                return Some(value.to_owned());
+            }
+            let uid = text(controller_of(&here)?, &["uid"]).to_owned();
+            here = self.registry.store.by_uid(&uid)?.1.value.clone();
+        }
+        None
+    }
+
+    fn is_set(&self, object: &Value, name: &str) -> bool {
+        self.knob(object, name).is_some_and(|value| !matches!(value.as_str(), "" | "false" | "0"))
+    }
+
+    /// Whether something that is no Pod (a claim, a Service, an Ingress) shall never get what it waits for.
+    pub(super) fn never(&self, object: &Value) -> bool {
+        self.is_set(object, knob::HANG)
+            || self.knob(object, knob::RUN).is_some_and(|run| matches!(run.as_str(), "hang" | "pending"))
+    }
+
+    pub(super) fn behaviour(&self, pod: &Value) -> Behaviour {
+        let number = |name: &str| self.knob(pod, name).and_then(|value| value.trim().parse::<i64>().ok());
+        let run = match self.knob(pod, knob::RUN).as_deref() {
+            Some("fail" | "crash") => Run::Fail,
+            Some("hang") => Run::Hang,
+            Some("image-pull") => Run::ImagePull,
+            Some("pending") => Run::Pending,
+            Some("unschedulable") => Run::Unschedulable,
+            Some("succeed") => Run::Succeed,
+            _ if self.is_set(pod, knob::FAIL) => Run::Fail,
+            _ if self.is_set(pod, knob::HANG) => Run::Pending,
+            _ => Run::Succeed,
+        };
+        let after = self.knob(pod, knob::AFTER).or_else(|| self.knob(pod, knob::DELAY));
+        Behaviour {
+            run,
+            // The older word has the code as its value.
+            exit_code: number(knob::EXIT_CODE).or_else(|| number(knob::FAIL)).filter(|code| *code != 0).unwrap_or(1),
+            after: after.and_then(|text| parse_duration(&text)).unwrap_or_default(),
+            container: self.knob(pod, knob::CONTAINER).filter(|name| !name.is_empty()),
+            failures: number(knob::FAILURES).and_then(|n| u64::try_from(n).ok()),
+        }
+    }
+}
+
+fn parse_duration(text: &str) -> Option<Duration> {
+    let digits = text.find(|c: char| !c.is_ascii_digit()).unwrap_or(text.len());
+    let (number, unit) = text.split_at(digits);
+    let number = number.parse::<u64>().ok()?;
+    match unit.trim() {
+        "ms" => Some(Duration::from_millis(number)),
+        "" | "s" => Some(Duration::from_secs(number)),
+        "m" => Some(Duration::from_secs(number.checked_mul(60)?)),
+        _ => None,
+    }
+    // A bound, so that adding it to the clock cannot overflow.
+    .map(|delay| delay.min(Duration::from_secs(24 * 3600)))
+}

@@ -1,0 +1,130 @@
+//! What the journal tells of requests, and what faults do to them.
+
+use crate::{Effect, Fault, PatchKind, Propagation, Scope};
+
+use super::*;
+
+fn map(name: &str, data: Value) -> ConfigMap {
+    serde_json::from_value(json!({"metadata": {"name": name}, "data": data})).unwrap()
+}
+
+fn lines(cluster: &DevCluster) -> Vec<String> {
+    cluster.writes().iter().map(ToString::to_string).collect()
+}
+
+#[tokio::test]
+async fn the_journal_tells_writes_in_order_with_what_they_asked() {
+    let (cluster, client) = cluster().await;
+    let api = Api::<ConfigMap>::default_namespaced(client.clone());
+    let mut generated = map("", json!({}));
+    generated.metadata.name = None;
+    generated.metadata.generate_name = Some("made-".to_owned());
+    let by_one = PostParams { field_manager: Some("one".to_owned()), ..PostParams::default() };
+    let made = api.create(&by_one, &generated).await.unwrap();
+    let mut named = api.create(&PostParams::default(), &map("a", json!({}))).await.unwrap();
+    api.get("a").await.unwrap();
+    let config = json!({"apiVersion": "v1", "kind": "ConfigMap", "metadata": {"name": "a"}, "data": {"k": "1"}});
+    api.patch("a", &PatchParams::apply("helm").force(), &Patch::Apply(&config)).await.unwrap();
+    api.patch("a", &PatchParams::apply("helm").dry_run(), &Patch::Apply(&config)).await.unwrap();
+    api.patch("a", &PatchParams::default(), &Patch::Merge(json!({"data": {"x": "2"}}))).await.unwrap();
+    named.data = Some([("late".to_owned(), "1".to_owned())].into());
+    let stale = named.metadata.resource_version.clone();
+    api.replace("a", &PostParams::default(), &named).await.unwrap_err();
+    api.delete(
+        "a",
+        &DeleteParams::foreground()
+            .preconditions(kube::api::Preconditions { uid: named.metadata.uid.clone(), resource_version: None }),
+    )
+    .await
+    .unwrap();
+    api.delete("a", &DeleteParams::default()).await.ok();
+    let made = made.name_any();
+    let wanted = [
+        format!("create configmaps default/{made} by one -> 201"),
+        "create configmaps default/a by unknown -> 201".to_owned(),
+        "apply configmaps default/a by helm (force) -> 200".to_owned(),
+        "merge patch configmaps default/a by unknown -> 200".to_owned(),
+        "update configmaps default/a by unknown -> 409".to_owned(),
+        "delete configmaps default/a (foreground) -> 200".to_owned(),
+    ];
+    assert_eq!(lines(&cluster).iter().take(6).collect::<Vec<_>>(), wanted.iter().collect::<Vec<_>>());
+    let journal = cluster.journal();
+    assert!(journal.windows(2).all(|pair| pair[0].number + 1 == pair[1].number));
+    let read = journal.iter().find(|r| r.verb == "get").unwrap();
+    assert_eq!((read.name.as_str(), read.is_write(), read.succeeded()), ("a", false, true));
+    let dry = journal.iter().find(|r| r.dry_run).unwrap();
+    assert_eq!((dry.patch, dry.is_write(), dry.status), (Some(PatchKind::Apply), false, Some(200)));
+    let update = journal.iter().find(|r| r.verb == "update").unwrap();
+    assert_eq!(update.resource_version, stale);
+    let delete = journal.iter().find(|r| r.verb == "delete").unwrap();
+    assert_eq!((delete.propagation, &delete.uid), (Some(Propagation::Foreground), &named.metadata.uid));
+    cluster.clear_journal();
+    assert!(cluster.journal().is_empty());
+    api.get("a").await.ok();
+    assert_eq!(cluster.journal().len(), 1);
+    assert!(cluster.journal()[0].number > delete.number);
+}
+
+#[tokio::test]
+async fn a_killed_client_gets_no_answer_and_the_next_one_does() {
+    for performed in [false, true] {
+        let (cluster, client) = cluster().await;
+        let api = Api::<ConfigMap>::default_namespaced(client);
+        cluster.inject(Fault::killed_after(Scope::Writes, 2, performed));
+        let work = async {
+            for name in ["a", "b", "c", "d"] {
+                api.get_opt(name).await.unwrap();
+                api.create(&PostParams::default(), &map(name, json!({}))).await.unwrap();
+            }
+        };
+        assert!(tokio::time::timeout(Duration::from_millis(100), work).await.is_err(), "the third write hangs");
+        cluster.heal();
+        let found = |name: &'static str| {
+            let api = api.clone();
+            async move { api.get_opt(name).await.unwrap().is_some() }
+        };
+        assert!(found("a").await && found("b").await);
+        assert_eq!(found("c").await, performed);
+        assert!(!found("d").await);
+        let lost = cluster.writes().pop().unwrap();
+        assert!(lost.to_string().ends_with("-> no answer"), "{lost}");
+        api.create(&PostParams::default(), &map("e", json!({}))).await.unwrap();
+    }
+}
+
+#[tokio::test]
+async fn a_fault_drops_or_refuses_as_often_as_it_says() {
+    let (cluster, client) = cluster().await;
+    let api = Api::<ConfigMap>::default_namespaced(client);
+    let drop = Fault { scope: Scope::All, passed: 1, times: Some(1), effect: Effect::Drop, performed: true };
+    cluster.inject(drop);
+    api.get_opt("a").await.unwrap();
+    let error = api.create(&PostParams::default(), &map("a", json!({}))).await.unwrap_err();
+    assert!(!matches!(error, kube::Error::Api(_)), "no answer was read: {error}");
+    assert!(api.get_opt("a").await.unwrap().is_some(), "the write was carried out");
+    cluster.inject(Fault::refuse(Scope::Writes, 500, 2));
+    for code in [Some(500), Some(500), None] {
+        let answer = api.patch("a", &PatchParams::default(), &Patch::Merge(json!({"data": {"k": "v"}}))).await;
+        let refused = match answer {
+            Ok(_) => None,
+            Err(kube::Error::Api(status)) => Some(status.code),
+            Err(other) => panic!("{other}"),
+        };
+        assert_eq!(refused, code);
+    }
+}
+
+#[tokio::test]
+async fn a_dropped_connection_over_http_ends_the_answer_early() {
+    use tokio::io::{AsyncReadExt, AsyncWriteExt};
+    let (cluster, _client) = cluster().await;
+    let server = cluster.serve("127.0.0.1:0".parse().unwrap()).await.unwrap();
+    cluster.inject(Fault { scope: Scope::All, passed: 0, times: Some(1), effect: Effect::Drop, performed: false });
+    let mut socket = tokio::net::TcpStream::connect(server.local_addr()).await.unwrap();
+    socket.write_all(b"GET /version HTTP/1.1\r\nHost: x\r\n\r\n").await.unwrap();
+    let mut answer = Vec::new();
+    tokio::time::timeout(Duration::from_secs(5), socket.read_to_end(&mut answer)).await.unwrap().ok();
+    let answer = String::from_utf8_lossy(&answer);
+    assert!(!answer.contains("\r\n0\r\n"), "the last chunk must not come: {answer}");
+    server.shutdown().await;
+}
