@@ -16,6 +16,7 @@ use crate::grant::{INSTANCE_LABEL, PACKAGE_LABEL, Scope};
 use crate::identity::{ApplicationId, Gvk, ObjectRef};
 
 mod helm;
+pub mod history;
 mod order;
 #[cfg(test)]
 mod tests;
