@@ -33,7 +33,10 @@ pub use discovery::Resource;
 pub use error::{ApiError, Cause, ConflictingField, Error, FieldConflict};
 pub use event::EventType;
 pub use inventory::{PurgeLevel, PurgeLine, PurgeReport};
-pub use record::{HEARTBEAT, NewRevision, Record, RecordError};
+pub use record::{
+    HEARTBEAT, HelmMarks, HelmRelease, HookPhase, HookRun, NewRevision, Record, RecordError, RecordedHook,
+    adopt_fields, helm_marks,
+};
 pub use release::{
     Applied, Change, Foreign, PodTrouble, Progress, ReadyFn, ReleaseError, ReleaseOperation, ReleaseOptions, Remaining,
     Removed,

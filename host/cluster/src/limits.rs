@@ -38,11 +38,12 @@ pub(crate) const OBJECT_BYTES: usize = 3 * 1024 * 1024;
 pub(crate) const RECORD_BYTES: usize = 1_000_000;
 /// Bytes of an unpacked release record: what 1 MiB of real manifests unpacks to, with room to spare; a bomb is refused.
 pub(crate) const RECORD_UNPACKED_BYTES: u64 = 64 * 1024 * 1024;
-/// Revisions of a release that are kept.
-pub(crate) const HISTORY: usize = 10;
+/// Nesting of a manifest in a release record: deeper than the API server takes.
+pub(crate) const MANIFEST_DEPTH: usize = 150;
+/// Bytes of stack for the parser of manifests, which takes some 45 KB for a level in a build without optimisation. Only
+/// what is touched is ever used.
+pub(crate) const MANIFEST_STACK: usize = 32 * 1024 * 1024;
 /// Characters of the message of an Event; the API refuses more.
 pub(crate) const EVENT_MESSAGE: usize = 1024;
-/// How long a pending revision of another process without a sign of life is respected: six heartbeats.
-pub(crate) const PENDING_STALE: Duration = Duration::from_secs(60);
 /// How long definitions of custom resources may take to be established.
 pub(crate) const ESTABLISH_WAIT: Duration = Duration::from_secs(60);

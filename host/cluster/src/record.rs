@@ -1,36 +1,39 @@
-//! Release records, in Helm's own format, so that `helm list`, `history` and `get` read them.
+//! Release records, in Helm's own format, so that `helm list`, `history`, `status` and `get` read them.
 //!
 //! A record is a Secret `sh.helm.release.v1.<name>.v<revision>` in the namespace of the application. Its payload is
 //! base64 of gzip of JSON, under the base64 of the Secret itself. The files of the chart are not in it: they are what
-//! breaks the limit of 1 MiB elsewhere, and the package has them.
+//! breaks the limit of 1 MiB elsewhere, and the package has them. What follows from a history is decided in
+//! [`barbless_domain::release::history`]; here it is read and written.
 
 use std::collections::{BTreeMap, BTreeSet};
-use std::io::{Read, Write};
 use std::time::Duration;
 
-use barbless_domain::grant::{INSTANCE_LABEL, PACKAGE_LABEL};
-use barbless_domain::identity::{ApplicationId, Gvk, ObjectRef};
+use barbless_domain::grant::Scope;
+use barbless_domain::identity::{ApplicationId, ObjectRef};
+use barbless_domain::release::history::{self, Action, Owner, Refusal, Revision};
 use barbless_domain::release::{
-    DeletePolicy, HelmHook, HookEvent, InventoryItem, MAINTENANCE_LABEL, Plan, ReleaseObject, ReleaseStatus,
-    defined_by, digest, sort_hooks,
+    HelmHook, HookEvent, InventoryItem, MAINTENANCE_LABEL, Plan, ReleaseObject, ReleaseStatus, Rendered, defined_by,
+    sort_hooks,
 };
-use base64::Engine as _;
-use base64::engine::general_purpose::STANDARD;
 use jiff::Timestamp;
-use serde::{Deserialize, Serialize};
-use serde_json::{Value, json};
+use serde_json::{Map, Value};
 
 use crate::Cluster;
 use crate::error::Error;
-use crate::limits::{HISTORY, PENDING_STALE, RECORD_BYTES, RECORD_UNPACKED_BYTES};
-use crate::request::{Target, annotation, label, metadata};
+use crate::limits::RECORD_BYTES;
+use crate::request::label;
 
-const SECRET_TYPE: &str = "helm.sh/release.v1";
-const MANAGER: &str = "barbless";
-/// Annotation with the process that applies a pending revision.
-const OWNER_ANNOTATION: &str = "packages.deckhouse.io/release-owner";
-/// Annotation with the last sign of life of that process, in seconds since the epoch.
-const HEARTBEAT_ANNOTATION: &str = "packages.deckhouse.io/release-heartbeat";
+mod codec;
+mod fields;
+mod manifest;
+mod store;
+mod takeover;
+
+pub use fields::adopt_fields;
+pub use takeover::{HelmMarks, HelmRelease, helm_marks};
+
+/// How often [`Cluster::release_heartbeat`] is to be called.
+pub const HEARTBEAT: Duration = Duration::from_secs(10);
 
 /// One revision of a release.
 #[derive(Debug, Clone, PartialEq)]
@@ -43,6 +46,8 @@ pub struct Record {
     pub status: ReleaseStatus,
     /// What happened last, for people.
     pub description: String,
+    /// What the package says to its user, rendered.
+    pub notes: String,
     /// Name and version of the package.
     pub package: (String, String),
     /// The settings that it was rendered with.
@@ -50,24 +55,89 @@ pub struct Record {
     /// Its objects, in the order in which they were applied.
     pub objects: Vec<ReleaseObject>,
     /// Its Helm hooks, each once.
-    pub hooks: Vec<HelmHook>,
+    pub hooks: Vec<RecordedHook>,
     /// When the first revision was applied.
-    pub first_deployed: Timestamp,
+    pub first_deployed: Option<Timestamp>,
     /// When this one was.
-    pub last_deployed: Timestamp,
-    /// The process that applies it, and its last sign of life, if it is pending.
-    pub owner: Option<(String, Timestamp)>,
-    /// Digest of its manifests, as [`Plan::digest`].
+    pub last_deployed: Option<Timestamp>,
+    /// When its objects were removed.
+    pub deleted: Option<Timestamp>,
+    /// The process that works on it.
+    pub owner: Option<Owner>,
+    /// Digest of its plan, as [`Plan::digest`]. For a record of Helm, that of its manifests.
     pub digest: String,
+    /// Digest of the plan that a rollback set aside: as long as the package renders it, there is nothing to upgrade.
+    pub set_aside: Option<String>,
+    /// The revision that this one went back to.
+    pub rollback_of: Option<u32>,
     /// Whether its objects are marked as left alone.
     pub maintenance: bool,
+    /// Whether Helm wrote it.
+    pub written_by_helm: bool,
+    /// The JSON as it is stored.
+    document: Map<String, Value>,
+}
+
+/// A Helm hook of a revision, and what became of it.
+#[derive(Debug, Clone, PartialEq)]
+pub struct RecordedHook {
+    /// The hook.
+    pub hook: HelmHook,
+    /// Its last run, if there was one.
+    pub last_run: Option<HookRun>,
+    /// Its place among the stored hooks.
+    at: usize,
+}
+
+/// A run of a Helm hook.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub struct HookRun {
+    /// When it began.
+    pub started_at: Option<Timestamp>,
+    /// When it ended.
+    pub completed_at: Option<Timestamp>,
+    /// How far it is.
+    pub phase: HookPhase,
+}
+
+/// How far a Helm hook is, in Helm's words.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub enum HookPhase {
+    /// Nobody knows.
+    Unknown,
+    /// It was begun.
+    Running,
+    /// It ended well.
+    Succeeded,
+    /// It did not.
+    Failed,
+}
+
+impl HookPhase {
+    fn as_str(self) -> &'static str {
+        match self {
+            Self::Unknown => "Unknown",
+            Self::Running => "Running",
+            Self::Succeeded => "Succeeded",
+            Self::Failed => "Failed",
+        }
+    }
+
+    fn parse(word: &str) -> Option<Self> {
+        [Self::Unknown, Self::Running, Self::Succeeded, Self::Failed].into_iter().find(|it| it.as_str() == word)
+    }
 }
 
 impl Record {
     /// What it left in the cluster.
     #[must_use]
     pub fn inventory(&self) -> Vec<InventoryItem> {
-        InventoryItem::of_objects(self.objects.iter().map(|it| &it.object))
+        let item = |it: &ReleaseObject| {
+            let item = InventoryItem::of_objects([&it.object]).pop()?;
+            // The reference knows the namespace, which the manifest of a chart seldom does.
+            Some(InventoryItem { target: it.target.clone(), ..item })
+        };
+        self.objects.iter().filter_map(item).collect()
     }
 
     /// Group and kind of the custom resources that it defines, for [`barbless_domain::release::removal`].
@@ -80,13 +150,110 @@ impl Record {
     #[must_use]
     pub fn hooks(&self) -> BTreeMap<HookEvent, Vec<HelmHook>> {
         let mut hooks: BTreeMap<HookEvent, Vec<HelmHook>> = BTreeMap::new();
-        for hook in &self.hooks {
+        for RecordedHook { hook, .. } in &self.hooks {
             for event in &hook.events {
                 hooks.entry(*event).or_default().push(hook.clone());
             }
         }
         hooks.values_mut().for_each(|list| sort_hooks(list));
         hooks
+    }
+
+    /// Its objects and hooks as if they had just been rendered: a plan of them is a rollback to this revision, without
+    /// the package and its values. The mark of maintenance is taken off; the plan puts it on again where it has to be.
+    #[must_use]
+    pub fn rendered(&self) -> Vec<Rendered> {
+        let objects = self.objects.iter().map(|it| (&it.object, &it.source));
+        let hooks = self.hooks.iter().map(|it| (&it.hook.object, &it.hook.source));
+        let rendered = objects.chain(hooks).map(|(object, source)| {
+            let mut object = object.clone();
+            if let Some(labels) = object.pointer_mut("/metadata/labels").and_then(Value::as_object_mut) {
+                labels.remove(MAINTENANCE_LABEL);
+            }
+            Rendered { object, source: source.clone() }
+        });
+        rendered.collect()
+    }
+
+    /// What the decisions about a history need to know.
+    #[must_use]
+    pub fn revision(&self) -> Revision {
+        Revision { number: self.revision, status: self.status, owner: self.owner.clone(), begun: self.last_deployed }
+    }
+
+    /// Notes how a hook ended. It is written with the next write: of the next hook, or of the end.
+    pub fn hook_ended(&mut self, hook: &ObjectRef, phase: HookPhase, now: Timestamp) {
+        if let Some(found) = self.hook_mut(hook) {
+            let started_at = found.last_run.and_then(|run| run.started_at);
+            found.last_run = Some(HookRun { started_at, completed_at: Some(now), phase });
+        }
+    }
+
+    fn hook_mut(&mut self, hook: &ObjectRef) -> Option<&mut RecordedHook> {
+        self.hooks.iter_mut().find(|it| it.hook.target == *hook)
+    }
+
+    fn new(
+        application: &ApplicationId,
+        revision: u32,
+        first_deployed: Option<Timestamp>,
+        new: &NewRevision<'_>,
+    ) -> Self {
+        let NewRevision { plan, action, package_version, settings, notes, owner, now, rollback_of, set_aside, .. } =
+            *new;
+        let hooks = plan.all_hooks().into_iter().cloned().enumerate();
+        let mut record = Self {
+            application: application.clone(),
+            revision,
+            status: action.pending(),
+            description: match (action, rollback_of) {
+                (Action::Install, _) => "being installed".to_owned(),
+                (Action::Rollback, Some(revision)) => format!("going back to revision {revision}"),
+                (Action::Upgrade | Action::Rollback, _) => "being applied".to_owned(),
+            },
+            notes: notes.to_owned(),
+            package: (plan.package.clone(), package_version.to_owned()),
+            settings: settings.clone(),
+            objects: plan.objects().cloned().collect(),
+            hooks: hooks.map(|(at, hook)| RecordedHook { hook, last_run: None, at }).collect(),
+            first_deployed: first_deployed.or(Some(now)),
+            last_deployed: Some(now),
+            deleted: None,
+            owner: Some(Owner { name: owner.to_owned(), seen: now }),
+            digest: plan.digest.clone(),
+            set_aside: set_aside.map(str::to_owned),
+            rollback_of,
+            maintenance: plan.objects().any(|it| label(&it.object, MAINTENANCE_LABEL).is_some()),
+            written_by_helm: false,
+            document: Map::new(),
+        };
+        record.document = codec::document(&record);
+        record
+    }
+
+    /// Brings the JSON up to date and packs it.
+    fn packed(&mut self) -> Result<String, RecordError> {
+        let mut document = std::mem::take(&mut self.document);
+        codec::update(&mut document, self);
+        self.document = document;
+        codec::pack(&self.document).map_err(|error| {
+            RecordError::Request(Error::Malformed {
+                object: format!("release {}", self.application),
+                why: error.to_string(),
+            })
+        })
+    }
+
+    /// The largest parts, for people who have to make it smaller.
+    fn largest(&self) -> String {
+        let size = |value: &Value| value.to_string().len();
+        let objects = self.objects.iter().map(|it| (size(&it.object), it.target.to_string()));
+        let hooks = self.hooks.iter().map(|it| (size(&it.hook.object), it.hook.target.to_string()));
+        let others = [(size(&self.settings), "the settings".to_owned()), (self.notes.len(), "the notes".to_owned())];
+        let mut sizes: Vec<(usize, String)> = objects.chain(hooks).chain(others).collect();
+        sizes.sort_by(|a, b| b.cmp(a));
+        let shown: Vec<String> = sizes.iter().take(3).map(|(bytes, what)| format!("{what} ({bytes} bytes)")).collect();
+        shown.join(", ")
     }
 }
 
@@ -96,18 +263,42 @@ pub enum RecordError {
     /// A request failed.
     #[error("the release record could not be read or written")]
     Request(#[from] Error),
-    /// Another process is applying the release.
-    #[error("revision {revision} of release {application} is being applied by {owner:?}")]
-    InProgress {
+    /// The history forbids it.
+    #[error("release {application}: {refusal}")]
+    Refused {
         /// The application.
         application: ApplicationId,
-        /// The pending revision.
+        /// Why.
+        refusal: Refusal,
+    },
+    /// Helm has a release of this name, and nobody said that it is to be taken over.
+    #[error("release {application} belongs to Helm, which has revision {revision} of it")]
+    BelongsToHelm {
+        /// The application.
+        application: ApplicationId,
+        /// The last revision of Helm.
         revision: u32,
-        /// The process.
-        owner: String,
+    },
+    /// Another process took this one for dead and went on without it.
+    #[error("revision {revision} of release {application} is no longer ours: {}", now_of(by.as_ref()))]
+    TakenOver {
+        /// The application.
+        application: ApplicationId,
+        /// The revision.
+        revision: u32,
+        /// Who has it now, if anybody.
+        by: Option<String>,
+    },
+    /// There is a Secret or ConfigMap of this name that is no release record.
+    #[error("{object} is in the way: it is no release record of {application}")]
+    Occupied {
+        /// The application.
+        application: ApplicationId,
+        /// What is there.
+        object: ObjectRef,
     },
     /// The manifests do not fit into a Secret.
-    #[error("the release record has {bytes} bytes, and {RECORD_BYTES} are possible; the largest objects are {largest}")]
+    #[error("the release record has {bytes} bytes, and {RECORD_BYTES} are possible; the largest parts are {largest}")]
     TooLarge {
         /// Size of the payload.
         bytes: usize,
@@ -116,14 +307,36 @@ pub enum RecordError {
     },
 }
 
+fn now_of(by: Option<&String>) -> String {
+    by.map_or_else(|| "another process took it for dead".to_owned(), |by| format!("{by} has it"))
+}
+
 impl RecordError {
     /// Stable reason in PascalCase.
     #[must_use]
     pub fn reason(&self) -> &str {
         match self {
             Self::Request(error) => error.reason(),
-            Self::InProgress { .. } => "ReleaseInProgress",
+            Self::Refused { refusal, .. } => refusal.reason(),
+            Self::BelongsToHelm { .. } => "ReleaseOfHelm",
+            Self::TakenOver { .. } => "ReleaseTakenOver",
+            Self::Occupied { .. } => "ReleaseNameOccupied",
             Self::TooLarge { .. } => "ReleaseTooLarge",
+        }
+    }
+
+    /// What a user can do.
+    #[must_use]
+    pub fn hint(&self) -> Option<&'static str> {
+        match self {
+            Self::Request(_) => None,
+            Self::Refused { refusal, .. } => Some(refusal.hint()),
+            Self::BelongsToHelm { .. } => {
+                Some("ask for the release to be taken over, remove it with Helm, or choose another name")
+            }
+            Self::TakenOver { .. } => Some("nothing: the other process goes on"),
+            Self::Occupied { .. } => Some("delete this object, or put its labels back"),
+            Self::TooLarge { .. } => Some("split the package, or keep large data out of its templates"),
         }
     }
 
@@ -135,18 +348,31 @@ impl RecordError {
 }
 
 /// What a new revision is made of.
-#[derive(Debug, Clone)]
+#[derive(Debug, Clone, Copy)]
 pub struct NewRevision<'a> {
     /// What will be applied.
     pub plan: &'a Plan,
+    /// What it does.
+    pub action: Action,
     /// Version of the package.
     pub package_version: &'a str,
     /// The settings that it was rendered with.
     pub settings: &'a Value,
+    /// What the package says to its user, rendered.
+    pub notes: &'a str,
     /// The process that applies it; unique.
     pub owner: &'a str,
     /// The moment.
     pub now: Timestamp,
+    /// The revision that it goes back to.
+    pub rollback_of: Option<u32>,
+    /// Digest of the plan that a rollback sets aside.
+    pub set_aside: Option<&'a str>,
+    /// Whether a release of the same name that Helm installed becomes ours.
+    pub take_over: bool,
+    /// Revisions that are kept, this one included; [`history::KEPT_REVISIONS`] unless somebody wants another number, 0
+    /// for all.
+    pub kept_revisions: usize,
 }
 
 impl Cluster {
@@ -156,10 +382,11 @@ impl Cluster {
     /// # Errors
     /// If the API server refuses or does not answer.
     pub async fn release_history(&self, application: &ApplicationId) -> Result<Vec<Record>, Error> {
-        let labels = record_labels(application);
-        let secrets = self.list(&secret_kind(), Some(application.namespace()), &labels).await?;
-        let mut records: Vec<Record> = secrets.iter().filter_map(|secret| readable(application, secret)).collect();
-        records.sort_by_key(|record| record.revision);
+        let stored = self.stored_releases(application, &store::ours(application)).await?;
+        let mut records: Vec<Record> = stored.into_iter().filter_map(|it| it.record).collect();
+        for record in &mut records {
+            self.place(record).await?;
+        }
         Ok(records)
     }
 
@@ -168,27 +395,20 @@ impl Cluster {
     /// # Errors
     /// If the API server refuses or does not answer.
     pub async fn latest_release(&self, application: &ApplicationId) -> Result<Option<Record>, Error> {
-        let resource = self.resolve(&secret_kind()).await?;
-        let labels = record_labels(application);
-        let secrets = self.list_in(&resource, Some(application.namespace()), &labels, true).await?;
-        let mut revisions: Vec<u32> =
-            secrets.iter().filter_map(|secret| label(secret, "version")?.parse().ok()).collect();
-        revisions.sort_unstable();
         // One that cannot be read is passed over, as in the history.
-        for revision in revisions.into_iter().rev() {
-            let target = secret_ref(application, revision);
-            let Some(secret) = self.get_in(&Target { resource: &resource, object: &target }).await? else { continue };
-            if let Some(record) = readable(application, &secret) {
+        for revision in self.stored_revisions(application).await? {
+            if let Some(mut record) = self.stored_release(application, revision).await? {
+                self.place(&mut record).await?;
                 return Ok(Some(record));
             }
         }
         Ok(None)
     }
 
-    /// Begins a revision: writes it as pending. The oldest revisions beyond ten go, but never the newest deployed one.
+    /// Begins a revision: writes it as pending. Everything that forbids it is found out before anything is written.
     ///
-    /// A pending revision of another process is an error as long as that process gives signs of life; afterwards it
-    /// counts as failed.
+    /// The revisions beyond those that are kept go, but never the newest deployed one. A pending revision whose process
+    /// is dead becomes failed.
     ///
     /// # Errors
     /// See [`RecordError`].
@@ -197,69 +417,65 @@ impl Cluster {
         application: &ApplicationId,
         new: NewRevision<'_>,
     ) -> Result<Record, RecordError> {
-        let NewRevision { plan, package_version, settings, owner, now } = new;
-        let mut history = self.release_history(application).await?;
-        if let Some(last) = history.last_mut()
-            && last.status.is_pending()
+        let mut stored = self.stored_releases(application, &store::anybodys(application)).await?;
+        if stored.is_empty() {
+            stored = self.stored_in_config_maps(application).await?;
+        }
+        if let Some(theirs) = stored.iter().rev().find(|it| !it.ours)
+            && !new.take_over
         {
-            if let Some((other, seen)) = &last.owner
-                && other != owner
-                && now.duration_since(*seen).unsigned_abs() < PENDING_STALE
-            {
-                return Err(RecordError::InProgress {
-                    application: application.clone(),
-                    revision: last.revision,
-                    owner: other.clone(),
-                });
-            }
-            last.status = ReleaseStatus::Failed;
-            "the process that applied it ended before it was done".clone_into(&mut last.description);
-            last.owner = None;
-            self.store(last, false).await?;
+            return Err(RecordError::BelongsToHelm { application: application.clone(), revision: theirs.revision });
         }
-        let last = history.last();
-        let deployed = history.iter().any(|it| it.status == ReleaseStatus::Deployed);
-        let record = Record {
-            application: application.clone(),
-            revision: last.map_or(1, |last| last.revision.saturating_add(1)),
-            status: if deployed { ReleaseStatus::PendingUpgrade } else { ReleaseStatus::PendingInstall },
-            description: "being applied".to_owned(),
-            package: (plan.package.clone(), package_version.to_owned()),
-            settings: settings.clone(),
-            objects: plan.objects().cloned().collect(),
-            hooks: plan.all_hooks().into_iter().cloned().collect(),
-            first_deployed: last.map_or(now, |last| last.first_deployed),
-            last_deployed: now,
-            owner: Some((owner.to_owned(), now)),
-            digest: plan.digest.clone(),
-            maintenance: is_maintained(plan.objects()),
-        };
-        // The size is known before anything is deleted.
-        let secret = encode(&record)?;
-        let newest_deployed =
-            history.iter().rev().find(|it| it.status == ReleaseStatus::Deployed).map(|it| it.revision);
-        let surplus = (history.len() + 1).saturating_sub(HISTORY);
-        for old in history.iter().filter(|old| Some(old.revision) != newest_deployed).take(surplus) {
-            self.delete_record(application, old.revision).await?;
+        let known: Vec<Revision> = stored.iter().map(store::Stored::known).collect();
+        history::may_begin(&known, new.action, new.owner, new.now)
+            .map_err(|refusal| RecordError::Refused { application: application.clone(), refusal })?;
+        let number = history::next_number(known.iter().map(|it| it.number));
+        let first_deployed = stored.iter().rev().find_map(|it| it.record.as_ref()?.first_deployed);
+        let mut record = Record::new(application, number, first_deployed, &new);
+        let payload = record.packed()?;
+        if payload.len() > RECORD_BYTES {
+            return Err(RecordError::TooLarge { bytes: payload.len(), largest: record.largest() });
         }
-        let target = secret_ref(application, record.revision);
-        let resource = self.resolve(&target.gvk).await?;
-        let at = Target { resource: &resource, object: &target };
+
+        if let (Some(last), Some(facts)) = (stored.last_mut(), known.last())
+            && let Some(last) = last.record.as_mut()
+            && (last.status.is_pending() || last.status == ReleaseStatus::Uninstalling)
+        {
+            // Either nobody works on it any more, or this is the way out of it.
+            self.give_up(last, facts, new.now).await?;
+        }
+        for theirs in stored.iter().filter(|it| !it.ours) {
+            self.adopt_record(application, theirs, &new.plan.package, new.now).await?;
+        }
+        for old in history::surplus(&known, new.kept_revisions) {
+            self.delete_secret(&store::secret_ref(application, old)).await?;
+        }
         // Creation is the lock: of two processes one gets an existing object.
-        self.create_in(&at, MANAGER, &secret).await?;
-        Ok(record)
+        match self.create_record(&record, &payload, new.now).await {
+            Err(error) if error.is_already_exists() => Err(self.lost_race(&record).await?),
+            created => Ok(created.map(|()| record)?),
+        }
     }
 
-    /// A sign of life of the process that applies a pending revision; to be given every few seconds.
+    /// A sign of life of the process that works on a revision; to be given every few seconds.
     ///
     /// # Errors
-    /// If the API server refuses or does not answer.
-    pub async fn release_heartbeat(&self, record: &Record, now: Timestamp) -> Result<(), Error> {
-        let target = secret_ref(&record.application, record.revision);
-        let resource = self.resolve(&target.gvk).await?;
-        let patch = json!({"metadata": {"annotations": {HEARTBEAT_ANNOTATION: now.as_second().to_string()}}});
-        self.merge_in(&Target { resource: &resource, object: &target }, MANAGER, &patch).await?;
-        Ok(())
+    /// [`RecordError::TakenOver`] if another process went on without it; the work has to end then.
+    pub async fn release_heartbeat(&self, record: &Record, now: Timestamp) -> Result<(), RecordError> {
+        self.beat(record, now).await
+    }
+
+    /// Notes that a hook begins, before it does; one write. A hook that is not in the record is not noted.
+    ///
+    /// # Errors
+    /// See [`RecordError`].
+    pub async fn hook_started(&self, record: &mut Record, hook: &ObjectRef, now: Timestamp) -> Result<(), RecordError> {
+        let Some(found) = record.hook_mut(hook) else { return Ok(()) };
+        found.last_run = Some(HookRun { started_at: Some(now), completed_at: None, phase: HookPhase::Running });
+        if let Some(owner) = record.owner.as_mut() {
+            owner.seen = now;
+        }
+        self.store(record, store::Hold::Keep, now).await
     }
 
     /// Ends a revision. Once it is deployed, all that were deployed before are superseded.
@@ -274,339 +490,86 @@ impl Cluster {
         now: Timestamp,
     ) -> Result<(), RecordError> {
         record.status = status;
-        record.last_deployed = now;
-        bounded(description, crate::limits::EVENT_MESSAGE).clone_into(&mut record.description);
-        record.owner = None;
+        store::bounded(description, crate::limits::EVENT_MESSAGE).clone_into(&mut record.description);
         // First the new one: a crash in between leaves two deployed revisions, of which the higher counts.
-        self.store(record, true).await?;
+        self.store(record, store::Hold::Release, now).await?;
         if status == ReleaseStatus::Deployed {
-            for mut old in self.release_history(&record.application).await? {
-                if old.revision < record.revision && old.status == ReleaseStatus::Deployed {
-                    old.status = ReleaseStatus::Superseded;
-                    self.store(&old, false).await?;
-                }
+            self.supersede(record, now).await?;
+        }
+        Ok(())
+    }
+
+    /// Notes that the objects of a release are about to be removed, after its hooks allowed it.
+    ///
+    /// # Errors
+    /// See [`RecordError`].
+    pub async fn mark_uninstalling(&self, record: &mut Record, owner: &str, now: Timestamp) -> Result<(), RecordError> {
+        record.status = ReleaseStatus::Uninstalling;
+        "being removed".clone_into(&mut record.description);
+        record.deleted = Some(now);
+        self.store(record, store::Hold::Take(Owner { name: owner.to_owned(), seen: now }), now).await
+    }
+
+    /// Notes that the objects of a release are gone, where its history is to be kept. Earlier revisions that counted as
+    /// deployed are superseded.
+    ///
+    /// # Errors
+    /// See [`RecordError`].
+    pub async fn mark_uninstalled(
+        &self,
+        record: &mut Record,
+        description: &str,
+        now: Timestamp,
+    ) -> Result<(), RecordError> {
+        record.deleted = record.deleted.or(Some(now));
+        self.finish_release(record, ReleaseStatus::Uninstalled, description, now).await?;
+        self.supersede(record, now).await
+    }
+
+    /// Marks what was deployed before a revision as superseded.
+    async fn supersede(&self, record: &Record, now: Timestamp) -> Result<(), RecordError> {
+        let labels = format!("{},status=deployed", store::ours(&record.application));
+        for old in self.stored_releases(&record.application, &labels).await? {
+            if old.revision < record.revision
+                && let Some(mut old) = old.record
+            {
+                old.status = ReleaseStatus::Superseded;
+                self.store(&mut old, store::Hold::Keep, now).await?;
             }
         }
         Ok(())
     }
 
-    /// Deletes all revisions: the release is gone.
+    /// Deletes all revisions, the last one last: a crash in between leaves the one that says what is there.
     ///
     /// # Errors
     /// If the API server refuses or does not answer.
     pub async fn delete_releases(&self, application: &ApplicationId) -> Result<(), Error> {
-        let labels = record_labels(application);
-        for secret in self.list(&secret_kind(), Some(application.namespace()), &labels).await? {
-            let Some(name) = metadata(&secret, "name") else { continue };
-            if secret.get("type").and_then(Value::as_str) == Some(SECRET_TYPE) {
-                let mut target = secret_ref(application, 0);
-                name.clone_into(&mut target.name);
-                self.delete_secret(&target).await?;
-            }
+        for name in self.stored_names(application).await? {
+            let target = ObjectRef { name, ..store::secret_ref(application, 0) };
+            self.delete_secret(&target).await?;
         }
         Ok(())
     }
 
-    async fn delete_record(&self, application: &ApplicationId, revision: u32) -> Result<(), Error> {
-        self.delete_secret(&secret_ref(application, revision)).await
-    }
-
-    async fn delete_secret(&self, target: &ObjectRef) -> Result<(), Error> {
-        let resource = self.resolve(&target.gvk).await?;
-        let at = Target { resource: &resource, object: target };
-        self.delete_in(&at, barbless_domain::operation::Propagation::Background, None).await?;
+    /// Gives objects of a record of Helm the namespace that Helm put them into: charts seldom name it.
+    async fn place(&self, record: &mut Record) -> Result<(), Error> {
+        if !record.written_by_helm {
+            return Ok(());
+        }
+        let namespace = record.application.namespace().to_owned();
+        let objects = record.objects.iter_mut().map(|it| &mut it.target);
+        for target in objects.chain(record.hooks.iter_mut().map(|it| &mut it.hook.target)) {
+            if !target.namespace.is_empty() {
+                continue;
+            }
+            match self.resolve(&target.gvk).await {
+                Ok(resource) if resource.scope == Scope::Namespaced => namespace.clone_into(&mut target.namespace),
+                // What is not served has no objects that could be in the wrong place.
+                Ok(_) | Err(Error::KindNotServed { .. }) => {}
+                Err(error) => return Err(error),
+            }
+        }
         Ok(())
     }
-
-    /// Writes a revision over the stored one; creates it again if it is gone and `anew` says so.
-    async fn store(&self, record: &Record, anew: bool) -> Result<(), RecordError> {
-        let secret = encode(record)?;
-        let target = secret_ref(&record.application, record.revision);
-        let resource = self.resolve(&target.gvk).await?;
-        let at = Target { resource: &resource, object: &target };
-        match self.replace_in(&at, None, MANAGER, &secret).await {
-            Err(error) if error.is_not_found() && anew => {
-                self.create_in(&at, MANAGER, &secret).await?;
-                Ok(())
-            }
-            Err(error) if error.is_not_found() => Ok(()),
-            stored => Ok(stored.map(drop)?),
-        }
-    }
 }
-
-/// Selects our records: a release of the same name that Helm itself made is not ours to read or delete.
-fn record_labels(application: &ApplicationId) -> String {
-    format!("owner=helm,name={name},{INSTANCE_LABEL}={name}", name = application.name())
-}
-
-fn is_maintained<'a>(objects: impl IntoIterator<Item = &'a ReleaseObject>) -> bool {
-    objects.into_iter().any(|it| label(&it.object, MAINTENANCE_LABEL).is_some())
-}
-
-fn secret_kind() -> Gvk {
-    Gvk { group: String::new(), version: "v1".to_owned(), kind: "Secret".to_owned() }
-}
-
-fn secret_ref(application: &ApplicationId, revision: u32) -> ObjectRef {
-    ObjectRef {
-        gvk: secret_kind(),
-        namespace: application.namespace().to_owned(),
-        name: format!("sh.helm.release.v1.{}.v{revision}", application.name()),
-    }
-}
-
-/// The first characters of a text.
-fn bounded(text: &str, characters: usize) -> &str {
-    text.char_indices().nth(characters).map_or(text, |(end, _)| text.get(..end).unwrap_or(text))
-}
-
-/// The JSON of Helm, as far as its readers need it.
-#[derive(Debug, Serialize, Deserialize)]
-struct HelmRelease {
-    name: String,
-    namespace: String,
-    version: u32,
-    info: HelmInfo,
-    chart: HelmChart,
-    #[serde(default)]
-    config: Value,
-    #[serde(default)]
-    manifest: String,
-    #[serde(default)]
-    hooks: Vec<HelmHookRecord>,
-    #[serde(default)]
-    apply_method: String,
-}
-
-#[derive(Debug, Serialize, Deserialize)]
-struct HelmInfo {
-    #[serde(default)]
-    first_deployed: String,
-    #[serde(default)]
-    last_deployed: String,
-    #[serde(default)]
-    deleted: String,
-    #[serde(default)]
-    description: String,
-    status: ReleaseStatus,
-}
-
-#[derive(Debug, Serialize, Deserialize)]
-struct HelmChart {
-    metadata: HelmChartMetadata,
-}
-
-#[derive(Debug, Serialize, Deserialize)]
-#[serde(rename_all = "camelCase")]
-struct HelmChartMetadata {
-    name: String,
-    version: String,
-    api_version: String,
-    #[serde(default)]
-    app_version: String,
-}
-
-#[derive(Debug, Serialize, Deserialize)]
-struct HelmHookRecord {
-    name: String,
-    kind: String,
-    path: String,
-    manifest: String,
-    events: Vec<HookEvent>,
-    weight: i32,
-    #[serde(default)]
-    delete_policies: Vec<DeletePolicy>,
-}
-
-/// JSON is YAML, and unlike YAML it comes back as what it was.
-fn manifest(source: &str, object: &Value) -> String {
-    format!("# Source: {}\n{object:#}\n", source.replace(['\n', '\r'], " "))
-}
-
-/// The documents of a manifest: what lies between lines of three dashes. Inside JSON there is no such line.
-fn documents(manifest: &str) -> Vec<String> {
-    let mut documents = vec![String::new()];
-    for line in manifest.lines() {
-        match documents.last_mut() {
-            Some(document) if line != "---" => {
-                document.push_str(line);
-                document.push('\n');
-            }
-            _ => documents.push(String::new()),
-        }
-    }
-    documents.retain(|document| !document.trim().is_empty());
-    documents
-}
-
-fn parse_manifest(text: &str) -> Result<(String, Value), String> {
-    let (source, body) = match text.strip_prefix("# Source: ") {
-        Some(rest) => rest.split_once('\n').unwrap_or((rest, "")),
-        None => ("", text),
-    };
-    let object = serde_json::from_str(body).map_err(|error| format!("a manifest of {source:?} is no JSON: {error}"))?;
-    Ok((source.to_owned(), object))
-}
-
-fn encode(record: &Record) -> Result<Value, RecordError> {
-    let application = &record.application;
-    let mut text = String::new();
-    for ReleaseObject { object, source, .. } in &record.objects {
-        text.push_str("---\n");
-        text.push_str(&manifest(source, object));
-    }
-    let helm = HelmRelease {
-        name: application.name().to_owned(),
-        namespace: application.namespace().to_owned(),
-        version: record.revision,
-        info: HelmInfo {
-            first_deployed: record.first_deployed.to_string(),
-            last_deployed: record.last_deployed.to_string(),
-            deleted: String::new(),
-            description: record.description.clone(),
-            status: record.status,
-        },
-        chart: HelmChart {
-            metadata: HelmChartMetadata {
-                name: record.package.0.clone(),
-                version: record.package.1.clone(),
-                api_version: "v2".to_owned(),
-                app_version: record.package.1.clone(),
-            },
-        },
-        config: record.settings.clone(),
-        manifest: text,
-        hooks: record
-            .hooks
-            .iter()
-            .map(|hook| HelmHookRecord {
-                name: hook.target.name.clone(),
-                kind: hook.target.gvk.kind.clone(),
-                path: hook.source.clone(),
-                manifest: manifest(&hook.source, &hook.object),
-                events: hook.events.iter().copied().collect(),
-                weight: hook.weight,
-                delete_policies: hook.delete_policies.iter().copied().collect(),
-            })
-            .collect(),
-        apply_method: "ssa".to_owned(),
-    };
-    let packed = pack(&helm).map_err(|error| {
-        RecordError::Request(Error::Malformed { object: format!("release {application}"), why: error.to_string() })
-    })?;
-    if packed.len() > RECORD_BYTES {
-        return Err(RecordError::TooLarge { bytes: packed.len(), largest: largest(record) });
-    }
-    let mut annotations = serde_json::Map::new();
-    if let Some((owner, seen)) = &record.owner {
-        annotations.insert(OWNER_ANNOTATION.to_owned(), owner.as_str().into());
-        annotations.insert(HEARTBEAT_ANNOTATION.to_owned(), seen.as_second().to_string().into());
-    }
-    let target = secret_ref(application, record.revision);
-    Ok(json!({
-        "apiVersion": "v1", "kind": "Secret", "type": SECRET_TYPE,
-        "metadata": {
-            "name": target.name, "namespace": target.namespace, "annotations": annotations,
-            "labels": {
-                "name": application.name(), "owner": "helm", "status": record.status.as_str(),
-                "version": record.revision.to_string(),
-                "modifiedAt": record.last_deployed.as_second().to_string(),
-                INSTANCE_LABEL: application.name(), PACKAGE_LABEL: record.package.0,
-            },
-        },
-        "data": {"release": STANDARD.encode(packed)},
-    }))
-}
-
-fn pack(helm: &HelmRelease) -> std::io::Result<String> {
-    let mut packer = flate2::write::GzEncoder::new(Vec::new(), flate2::Compression::best());
-    packer.write_all(&serde_json::to_vec(helm)?)?;
-    Ok(STANDARD.encode(packer.finish()?))
-}
-
-fn largest(record: &Record) -> String {
-    let mut sizes: Vec<(usize, &ObjectRef)> =
-        record.objects.iter().map(|it| (it.object.to_string().len(), &it.target)).collect();
-    sizes.sort_by(|a, b| b.cmp(a));
-    let shown: Vec<String> = sizes.iter().take(3).map(|(bytes, target)| format!("{target} ({bytes} bytes)")).collect();
-    shown.join(", ")
-}
-
-/// The record in a Secret, if it is one that can be read.
-fn readable(application: &ApplicationId, secret: &Value) -> Option<Record> {
-    if secret.get("type").and_then(Value::as_str) != Some(SECRET_TYPE) {
-        return None;
-    }
-    decode(application, secret)
-        .inspect_err(|why| {
-            tracing::warn!(%application, secret = metadata(secret, "name"), why, "a release record cannot be read");
-        })
-        .ok()
-}
-
-fn decode(application: &ApplicationId, secret: &Value) -> Result<Record, String> {
-    let data = secret.pointer("/data/release").and_then(Value::as_str).ok_or("it has no data.release")?;
-    let packed = STANDARD.decode(data).map_err(|error| format!("data.release is no base64: {error}"))?;
-    let packed = STANDARD.decode(packed).map_err(|error| format!("the payload is no base64: {error}"))?;
-    let mut unpacked = Vec::new();
-    if packed.starts_with(&[0x1f, 0x8b]) {
-        let mut unpacker = flate2::read::GzDecoder::new(packed.as_slice()).take(RECORD_UNPACKED_BYTES + 1);
-        unpacker.read_to_end(&mut unpacked).map_err(|error| format!("the payload is no gzip: {error}"))?;
-        if unpacked.len() as u64 > RECORD_UNPACKED_BYTES {
-            return Err(format!("the payload unpacks to more than {RECORD_UNPACKED_BYTES} bytes"));
-        }
-    } else {
-        unpacked = packed;
-    }
-    let helm: HelmRelease =
-        serde_json::from_slice(&unpacked).map_err(|error| format!("the payload is no release: {error}"))?;
-    if helm.name != application.name() || helm.namespace != application.namespace() {
-        return Err(format!("it is of release {}.{}", helm.namespace, helm.name));
-    }
-    let mut objects = Vec::new();
-    for text in documents(&helm.manifest) {
-        let (source, object) = parse_manifest(&text)?;
-        let target = ObjectRef::of(&object).map_err(|error| error.to_string())?;
-        objects.push(ReleaseObject { target, object, source });
-    }
-    let mut hooks = Vec::new();
-    for hook in helm.hooks {
-        let (source, object) = parse_manifest(&hook.manifest)?;
-        let target = ObjectRef::of(&object).map_err(|error| error.to_string())?;
-        hooks.push(HelmHook {
-            target,
-            object,
-            source,
-            events: hook.events.into_iter().collect(),
-            weight: hook.weight,
-            delete_policies: hook.delete_policies.into_iter().collect(),
-        });
-    }
-    let time = |text: &str| text.parse::<Timestamp>().unwrap_or(Timestamp::UNIX_EPOCH);
-    let owner = annotation(secret, OWNER_ANNOTATION).map(|owner| {
-        let seen = annotation(secret, HEARTBEAT_ANNOTATION).and_then(|text| text.parse().ok());
-        let seen = seen.and_then(|seconds| Timestamp::from_second(seconds).ok()).unwrap_or(Timestamp::UNIX_EPOCH);
-        (owner.to_owned(), seen)
-    });
-    // Helm itself goes by the label.
-    let status = label(secret, "status").and_then(|word| serde_json::from_value(word.into()).ok());
-    Ok(Record {
-        application: application.clone(),
-        revision: helm.version,
-        status: status.unwrap_or(helm.info.status),
-        description: helm.info.description,
-        package: (helm.chart.metadata.name, helm.chart.metadata.version),
-        settings: helm.config,
-        digest: digest(objects.iter().map(|it| &it.object).chain(hooks.iter().map(|it| &it.object))),
-        maintenance: is_maintained(&objects),
-        objects,
-        hooks,
-        first_deployed: time(&helm.info.first_deployed),
-        last_deployed: time(&helm.info.last_deployed),
-        owner,
-    })
-}
-
-/// How often [`Cluster::release_heartbeat`] is to be called.
-pub const HEARTBEAT: Duration = Duration::from_secs(10);

@@ -200,6 +200,25 @@ impl Cluster {
         self.patch_with("patch", target, None, &params, &Patch::Merge(patch)).await
     }
 
+    /// Carries out the operations of a JSON patch on an object, all or none.
+    pub(crate) async fn json_patch_in(
+        &self,
+        target: &Target<'_>,
+        manager: &str,
+        operations: &Value,
+    ) -> Result<Value, Error> {
+        const ACTION: &str = "patch";
+        let params = PatchParams { field_manager: Some(manager.to_owned()), ..PatchParams::default() };
+        // The client has this kind of patch for operations of a type of its own only; the header is the difference.
+        let request = target.requests(ACTION)?.patch(&target.object.name, &params, &Patch::Merge(operations));
+        let request = request.map(|mut request| {
+            let kind = http::HeaderValue::from_static("application/json-patch+json");
+            request.headers_mut().insert(http::header::CONTENT_TYPE, kind);
+            request
+        });
+        self.send(ACTION, target.object, request).await
+    }
+
     async fn patch_with(
         &self,
         action: &'static str,

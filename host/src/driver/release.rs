@@ -11,7 +11,7 @@ use barbless_domain::event::{Answer, Failure, Released, Rendered};
 use barbless_domain::grant::{self, Scope};
 use barbless_domain::identity::{Gvk, ObjectRef};
 use barbless_domain::limits;
-use barbless_domain::release::{self, InventoryItem, Plan, PlanInput, Readiness, ReleaseStatus};
+use barbless_domain::release::{self, InventoryItem, Plan, PlanInput, Readiness, ReleaseStatus, history};
 use barbless_domain::values;
 use barbless_health::readiness;
 use barbless_template as template;
@@ -279,16 +279,27 @@ async fn apply_planned(context: &Arc<Context>, token: &CancellationToken) -> Res
     let cluster = &context.services.cluster;
     let history = cluster.release_history(&context.instance.id).await.map_err(cluster_failure)?;
     // As Helm counts: what was never deployed is still being installed.
-    let deployed = |record: &Record| matches!(record.status, ReleaseStatus::Deployed | ReleaseStatus::Superseded);
-    let operation = if history.iter().any(deployed) { ReleaseOperation::Upgrade } else { ReleaseOperation::Install };
+    let known: Vec<history::Revision> = history.iter().map(Record::revision).collect();
+    let action = history::next_action(&known);
+    let operation = match action {
+        history::Action::Install => ReleaseOperation::Install,
+        history::Action::Upgrade => ReleaseOperation::Upgrade,
+        history::Action::Rollback => ReleaseOperation::Rollback,
+    };
     let computed = context.instance.data().values.as_ref().map(|values| values.computed().clone());
     let (_, settings) = context.instance.documents();
     let new = NewRevision {
         plan: &plan,
+        action,
         package_version: &package.package.manifest.version.to_string(),
         settings: &settings,
+        notes: "",
         owner: &context.services.owner,
         now: Timestamp::now(),
+        rollback_of: None,
+        set_aside: None,
+        take_over: false,
+        kept_revisions: history::KEPT_REVISIONS,
     };
     let mut record = cluster.begin_release(&context.instance.id, new).await.map_err(record_failure)?;
     let (progress, reader) = mpsc::channel(PROGRESS);
@@ -434,7 +445,11 @@ pub(super) async fn purge(context: &Arc<Context>) -> Result<(), Failure> {
 
 #[expect(clippy::needless_pass_by_value, reason = "passed to map_err")]
 fn record_failure(error: RecordError) -> Failure {
-    Failure::new(error.reason(), error.chain())
+    let failure = Failure::new(error.reason(), error.chain());
+    match error.hint() {
+        Some(hint) => failure.hint(hint),
+        None => failure,
+    }
 }
 
 #[expect(clippy::needless_pass_by_value, reason = "passed to map_err")]

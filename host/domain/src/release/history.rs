@@ -187,6 +187,20 @@ pub fn may_begin(history: &[Revision], action: Action, me: &str, now: Timestamp)
     }
 }
 
+/// Whether the objects of a release may be removed, that is whether nobody else works on it.
+///
+/// # Errors
+/// [`Refusal::InProgress`].
+pub fn may_remove(history: &[Revision], me: &str, now: Timestamp) -> Result<(), Refusal> {
+    let Some(last) = history.last() else { return Ok(()) };
+    let busy = match last.status {
+        status if status.is_pending() => !is_abandoned(last, me, now),
+        _ => last.owner.as_ref().is_some_and(|owner| owner.name != me && owner.lives(now)),
+    };
+    let by = last.owner.as_ref().map(|it| it.name.clone());
+    if busy { Err(Refusal::InProgress { revision: last.number, status: last.status, by }) } else { Ok(()) }
+}
+
 /// The deployed revision: the highest, for after a crash there may be two.
 #[must_use]
 pub fn deployed(history: &[Revision]) -> Option<u32> {

@@ -74,6 +74,10 @@ fn a_pending_revision_locks_while_its_owner_lives() {
             assert_eq!(answers(&owned(status, name, seen)), expected, "{name} {seen}");
         }
         assert_eq!(answers(&owned(Uninstalling, name, seen)), expected, "{name} {seen}");
+        for status in [PendingUpgrade, Uninstalling] {
+            let removal = may_remove(&owned(status, name, seen), "me", now());
+            assert_eq!(removal.is_err(), expected == locked, "{name} {seen}");
+        }
     }
 }
 

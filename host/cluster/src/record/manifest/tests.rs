@@ -1,0 +1,262 @@
+use proptest::prelude::*;
+use serde_json::{Number, json};
+
+use super::*;
+
+fn through(object: &Value) -> Value {
+    let mut manifest = String::new();
+    write(&mut manifest, "templates/a.yaml", object);
+    write(&mut manifest, "templates/b.yaml", &json!({"kind": "End"}));
+    let documents = read(&manifest).unwrap_or_else(|why| panic!("{why}\n{manifest}"));
+    assert_eq!(documents.len(), 2, "{manifest}");
+    assert_eq!(documents[0].source.as_deref(), Some("templates/a.yaml"));
+    // As Helm cuts it: no document keeps the white space at its end.
+    let first = manifest.strip_prefix("---\n").and_then(|rest| rest.split("\n---").next()).expect("a document");
+    let trimmed = read(first.trim()).unwrap_or_else(|why| panic!("{why}\n{manifest}"));
+    assert_eq!(trimmed[0].object, documents[0].object, "{manifest}");
+    documents[0].object.clone()
+}
+
+#[test]
+fn documents_look_like_those_of_helm() {
+    let object = json!({
+        "apiVersion": "v1", "kind": "ConfigMap", "metadata": {"name": "c", "labels": {}, "finalizers": []},
+        "data": {"port": "8080", "on": "yes", "text": "one\n  two\n", "path": "/etc/x", "url": "http://x:80/", "e": ""},
+        "list": [1, 2.5, null, true, [[], ["x"]], {"a": 1, "b": ["c"]}, "a\nb"],
+        "zzz": "last\n",
+    });
+    let mut manifest = String::new();
+    write(&mut manifest, "templates/a.yaml", &object);
+    assert_eq!(
+        manifest,
+        r#"---
+# Source: templates/a.yaml
+apiVersion: v1
+data:
+  e: ""
+  "on": "yes"
+  path: /etc/x
+  port: "8080"
+  text: |
+    one
+      two
+  url: http://x:80/
+kind: ConfigMap
+list:
+- 1
+- 2.5
+- null
+- true
+- - []
+  - - x
+- a: 1
+  b:
+  - c
+- |-
+  a
+  b
+metadata:
+  finalizers: []
+  labels: {}
+  name: c
+zzz: "last\n"
+"#
+    );
+    assert_eq!(through(&object), object);
+}
+
+#[test]
+fn text_that_parsers_take_for_something_else_is_quoted() {
+    for text in [
+        "y",
+        "N",
+        "yes",
+        "No",
+        "on",
+        "OFF",
+        "true",
+        "False",
+        "null",
+        "Null",
+        "~",
+        "",
+        " ",
+        "a ",
+        " a",
+        "1",
+        "1e3",
+        "0x1",
+        "0o7",
+        "014",
+        "1_000",
+        "1:30",
+        "2020-01-01",
+        "2001-12-14t21:59:43.10-05:00",
+        ".inf",
+        "-.INF",
+        ".nan",
+        "nan",
+        "Infinity",
+        "=",
+        "<<",
+        "- a",
+        "-",
+        "?",
+        ": ",
+        "a:",
+        "a: b",
+        "a #b",
+        "#",
+        "@a",
+        "`",
+        "%a",
+        "&a",
+        "*a",
+        "!a",
+        "|",
+        ">",
+        "'",
+        "\"",
+        "[",
+        "]",
+        "{",
+        "}",
+        ",",
+        "---",
+        "--- a",
+        "...",
+        "\u{85}",
+        "\u{2028}",
+        "\u{feff}",
+        "\u{7f}",
+        "\0",
+        "\t",
+        "a\tb",
+        "a\rb",
+        "a\r\nb",
+        "\n",
+        "\n\n",
+        "a\n",
+        "a\n\n",
+        "\na",
+        " a\nb",
+        "a\n b\n",
+        "a \nb",
+        "a\n\tb",
+        "a\n\n\nb",
+        "a\n---\nb\n",
+        "a\n# b",
+        "# a\nb",
+        "é",
+        "😀",
+        "\u{fffe}",
+        "\\",
+        "\\n",
+        "{{ x }}",
+        "a\n...\n",
+        "  \n a",
+        "a\n  ",
+        "%YAML 1.1",
+        "key: |\n  x\n",
+    ] {
+        let object = json!({"a": text, text: {"b": text, "z": [text, text]}, "z": [text, {text: text}]});
+        assert_eq!(through(&object), object, "{text:?}");
+    }
+}
+
+#[test]
+fn long_keys_and_deep_objects_come_back() {
+    for key in ["k".repeat(990), "k".repeat(1100), "\u{1}".repeat(300), "k y".repeat(2000)] {
+        let object = json!({"a": {key.as_str(): {key.as_str(): [key]}}, "n": 1});
+        assert_eq!(through(&object), object);
+    }
+    let deep =
+        (0..120).fold(json!("x"), |inner, level| if level % 2 == 0 { json!({"a": inner}) } else { json!([inner]) });
+    let object = json!({"deep": deep});
+    assert_eq!(through(&object), object);
+}
+
+#[test]
+fn what_helm_writes_is_read() {
+    let manifest = "---\n# Source: shop/templates/cm.yaml\napiVersion: v1\nkind: ConfigMap\nmetadata: {name: a}\ndata:\n  mode: 0755\n  b: |\n    ---x\n\n---\n# Source: shop/templates/none.yaml\n# only a comment\n---apiVersion: v1\nkind: Secret\nmetadata:\n  name: b\n--- # Source: x\napiVersion: v1\nkind: List\nitems:\n- &one\n  kind: A\n- <<: *one\n  more: yes\n---\n{\"kind\": \"J\"}\n";
+    let documents = read(manifest).expect("documents");
+    let found: Vec<(Option<&str>, Value)> =
+        documents.iter().map(|it| (it.source.as_deref(), it.object.clone())).collect();
+    assert_eq!(
+        found,
+        [
+            (
+                Some("shop/templates/cm.yaml"),
+                json!({"apiVersion": "v1", "kind": "ConfigMap", "metadata": {"name": "a"}, "data": {"mode": 493, "b": "---x\n"}})
+            ),
+            (None, json!({"apiVersion": "v1", "kind": "Secret", "metadata": {"name": "b"}})),
+            (Some("x"), json!({"kind": "A"})),
+            (Some("x"), json!({"kind": "A", "more": true})),
+            (None, json!({"kind": "J"})),
+        ]
+    );
+}
+
+#[test]
+fn what_is_no_yaml_is_an_error_and_a_bomb_is_refused() {
+    let error = read("# Source: t/a.yaml\na: [").expect_err("malformed");
+    assert!(error.contains("t/a.yaml"), "{error}");
+    read(&format!("a: {}", "[".repeat(100_000))).expect_err("too deep");
+    let bomb: String = std::iter::once("a0: &a0 [x, x]\n".to_owned())
+        .chain((1..40).map(|n| format!("a{n}: &a{n} [*a{0}, *a{0}]\n", n - 1)))
+        .collect();
+    read(&bomb).expect_err("too large");
+}
+
+fn any_text() -> impl Strategy<Value = String> {
+    prop_oneof![
+        "[a-zA-Z0-9_./:@-]{0,12}",
+        "[ \t\nab:#\"'{}\\[\\]|>&*!%,?-]{0,16}",
+        "[0-9eExXoO+._:-]{0,8}",
+        any::<String>(),
+        prop::collection::vec("[ -~]{0,10}", 0..5).prop_map(|lines| lines.join("\n")),
+    ]
+}
+
+fn any_value() -> impl Strategy<Value = Value> {
+    let number = prop_oneof![
+        any::<i64>().prop_map(Number::from),
+        any::<u64>().prop_map(Number::from),
+        any::<f64>().prop_filter_map("finite", Number::from_f64),
+        (-1e21..1e21).prop_filter_map("finite", Number::from_f64),
+        Just(Number::from_f64(1.0).expect("finite")),
+        Just(Number::from_f64(-0.0).expect("finite")),
+    ];
+    let leaf = prop_oneof![
+        Just(Value::Null),
+        any::<bool>().prop_map(Value::Bool),
+        number.prop_map(Value::Number),
+        any_text().prop_map(Value::String),
+    ];
+    leaf.prop_recursive(6, 60, 6, |inner| {
+        prop_oneof![
+            prop::collection::vec(inner.clone(), 0..6).prop_map(Value::Array),
+            prop::collection::btree_map(any_text(), inner, 0..6)
+                .prop_map(|map| Value::Object(map.into_iter().collect())),
+        ]
+    })
+}
+
+proptest! {
+    #![proptest_config(ProptestConfig::with_cases(400))]
+    #[test]
+    fn objects_come_back_as_exactly_the_same_json(
+        fields in prop::collection::btree_map(any_text(), any_value(), 1..6),
+    ) {
+        // A list without a name is taken apart, so it is not a list.
+        let mut object: Map<String, Value> = fields.into_iter().collect();
+        object.insert("kind".to_owned(), "Thing".into());
+        let object = Value::Object(object);
+        prop_assert_eq!(through(&object).to_string(), object.to_string());
+    }
+
+    #[test]
+    fn no_text_breaks_the_reader(text in any::<String>()) {
+        let _ = read(&text);
+    }
+}
