@@ -3,7 +3,10 @@
 //! Prints a kubeconfig on standard output, and when standard input closes what was asked on standard error.
 //! `--second 10ms` makes the seconds of controllers short.
 
-use std::{io::Read, time::Duration};
+use std::{
+    io::{Read, Write},
+    time::Duration,
+};
 
 use barbless_devcluster::{Config, DevCluster};
 
@@ -20,10 +23,11 @@ async fn main() -> Result<(), Box<dyn std::error::Error>> {
     }
     let cluster = DevCluster::start(config).await?;
     let server = cluster.serve("127.0.0.1:0".parse()?).await?;
-    println!("{}", DevCluster::kubeconfig(&format!("http://{}", server.local_addr())));
+    let kubeconfig = DevCluster::kubeconfig(&format!("http://{}", server.local_addr()));
+    writeln!(std::io::stdout(), "{kubeconfig}")?;
     tokio::task::spawn_blocking(|| std::io::stdin().read_to_end(&mut Vec::new())).await??;
     for request in cluster.journal() {
-        eprintln!("{request}");
+        writeln!(std::io::stderr(), "{request}")?;
     }
     server.shutdown().await;
     cluster.stop().await;

@@ -2,12 +2,14 @@
 //! that users meet.
 
 mod defaults;
+mod immutable;
 mod validation;
 
 use serde_json::Value;
 
 pub(crate) use defaults::apply as default;
-pub(crate) use validation::{immutable, metadata, spec as validate};
+pub(crate) use immutable::immutable;
+pub(crate) use validation::{metadata, spec as validate};
 
 use crate::{
     json,

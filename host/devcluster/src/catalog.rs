@@ -174,10 +174,26 @@ impl Catalog {
         self.table().values().find(|r| r.group == group && r.version == version && r.kind == kind).cloned()
     }
 
-    /// One resource per storage table: the one in which objects are stored.
+    /// A served version of a kind: this one, or else another of the group. Objects may be stored in a version that is not
+    /// served any more.
+    pub(crate) fn any_version(&self, api_version: &str, kind: &str) -> Option<Arc<Resource>> {
+        let (group, _) = split_group_version(api_version);
+        let other = || self.table().values().find(|r| r.group == group && r.kind == kind).cloned();
+        self.by_kind(api_version, kind).or_else(other)
+    }
+
+    /// One resource per storage table: the one in which objects are stored, or another if that is not served.
     pub(crate) fn stored(&self) -> Vec<Arc<Resource>> {
         let table = self.table();
-        table.values().filter(|r| r.api_version() == r.storage_api_version && r.has_verb("list")).cloned().collect()
+        let mut found = BTreeMap::<&str, &Arc<Resource>>::new();
+        for resource in table.values().filter(|r| r.has_verb("list")) {
+            let stores = resource.api_version() == resource.storage_api_version;
+            let place = found.entry(&resource.table).or_insert(resource);
+            if stores {
+                *place = resource;
+            }
+        }
+        found.into_values().cloned().collect()
     }
 
     /// Puts the versions of one CustomResourceDefinition in place of those that it had before.

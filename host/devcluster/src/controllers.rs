@@ -265,7 +265,7 @@ impl Controllers {
 
 impl Context {
     fn resource(&self, api_version: &str, kind: &str) -> Result<Arc<Resource>, ApiError> {
-        self.registry.catalog.by_kind(api_version, kind).ok_or_else(ApiError::no_such_resource)
+        self.registry.catalog.any_version(api_version, kind).ok_or_else(ApiError::no_such_resource)
     }
 
     fn get(&self, item: &Item) -> Option<Arc<Stored>> {

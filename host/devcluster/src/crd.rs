@@ -98,6 +98,25 @@ pub(crate) fn validate(definition: &Value) -> Vec<Cause> {
     causes
 }
 
+/// What is wrong with the versions that a definition no longer has although objects may be stored in them.
+pub(crate) fn stored_versions(definition: &Value) -> Vec<Cause> {
+    let versions = json::list(definition, &["spec", "versions"]);
+    let has = |name: &Value| versions.iter().any(|version| version.get("name") == Some(name));
+    let stored = json::list(definition, &["status", "storedVersions"]).iter().enumerate();
+    let missing = stored.filter(|(_, name)| !has(name));
+    missing
+        .map(|(index, name)| {
+            let plain = name.as_str().unwrap_or_default();
+            let why = format!(
+                "missing from spec.versions; {plain} was previously a storage version, and must remain in spec.versions \
+                 until a storage migration ensures no data remains persisted in {plain} and removes {plain} from \
+                 status.storedVersions"
+            );
+            Cause::invalid(format!("status.storedVersions[{index}]"), name, &why)
+        })
+        .collect()
+}
+
 /// The status that an accepted definition gets: names accepted, established.
 pub(crate) fn establish(definition: &mut Value, conflict: bool) {
     let names = json::at(definition, &["spec", "names"]).cloned().unwrap_or_default();

@@ -490,7 +490,9 @@ impl Call {
                 self.registry().update(resource, namespace, name, "binding", &Edit::With(&bind), options)?
             }
             "eviction" => {
-                let options = DeleteOptions::parse(object.get("deleteOptions").unwrap_or(&Value::Null))?;
+                let mut options = DeleteOptions::parse(object.get("deleteOptions").unwrap_or(&Value::Null))?;
+                options.dry_run |= self.dry_run()?;
+                self.note(|request| request.dry_run = options.dry_run);
                 self.registry().delete(resource, namespace, name, &options)?
             }
             _ => return Err(ApiError::method_not_allowed()),
@@ -595,14 +597,18 @@ impl Call {
         }
         let manager = self.manager();
         let options = self.options(&manager, &duplicates)?;
+        if let (Edit::Apply { config, force }, "scale") = (&edit, target.subresource.as_str()) {
+            let outcome = self.registry().apply_scale(resource, namespace, name, config, *force, options)?;
+            return self.finish_scale(resource, outcome).await;
+        }
         if target.subresource == "scale" {
             let change = |scale: &mut Value| match &edit {
                 Edit::Json(bytes) => crate::patch::json(scale, bytes),
-                Edit::Merge(value) | Edit::Strategic(value) | Edit::Apply { config: value, .. } => {
+                Edit::Merge(value) | Edit::Strategic(value) => {
                     crate::patch::merge(scale, value);
                     Ok(())
                 }
-                Edit::Put(_) | Edit::With(_) => Err(ApiError::method_not_allowed()),
+                Edit::Put(_) | Edit::With(_) | Edit::Apply { .. } => Err(ApiError::method_not_allowed()),
             };
             let outcome = self.registry().update_scale(resource, namespace, name, &change, options)?;
             return self.finish_scale(resource, outcome).await;

@@ -50,6 +50,12 @@ impl Stored {
         Self { value, revision, bytes: OnceLock::new() }
     }
 
+    /// An object that was never written, so that it has no version.
+    pub(crate) fn unwritten(mut value: Value) -> Self {
+        json::remove(&mut value, &["metadata", "resourceVersion"]);
+        Self { value, revision: 0, bytes: OnceLock::new() }
+    }
+
     /// The object as JSON text, made once however many clients read it.
     pub(crate) fn bytes(&self) -> Bytes {
         self.bytes.get_or_init(|| serde_json::to_vec(&self.value).unwrap_or_default().into()).clone()

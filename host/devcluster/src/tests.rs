@@ -17,6 +17,7 @@ mod http;
 mod journal;
 mod kill;
 mod kubectl;
+mod rules;
 
 pub(crate) async fn cluster() -> (DevCluster, Client) {
     let cluster = DevCluster::start(Config::default()).await.expect("starts");

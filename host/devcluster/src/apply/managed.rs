@@ -64,7 +64,6 @@ pub(crate) struct Conflict {
     pub(crate) applied: bool,
     pub(crate) subresource: String,
     pub(crate) api_version: String,
-    pub(crate) time: Option<String>,
     pub(crate) path: String,
 }
 
@@ -76,9 +75,6 @@ impl Conflict {
         }
         if !self.applied {
             text.push_str(&format!(" using {}", self.api_version));
-            if let Some(time) = &self.time {
-                text.push_str(&format!(" at {time}"));
-            }
         }
         text
     }
@@ -283,7 +279,6 @@ impl Managers {
                     applied: id.applied,
                     subresource: id.subresource.clone(),
                     api_version: owned.api_version.clone(),
-                    time: owned.time.clone(),
                     path,
                 }));
             }

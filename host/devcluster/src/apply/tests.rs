@@ -131,7 +131,7 @@ fn conflicts_name_manager_field_and_time() {
     assert_eq!(status["code"], 409);
     assert_eq!(
         status["message"],
-        "Apply failed with 2 conflicts:\nconflict with \"kubectl\" using v1 at 2026-01-01T00:00:00Z: .data.a\nconflict with \"m\": .data.b"
+        "Apply failed with 2 conflicts:\nconflict with \"kubectl\" using v1: .data.a\nconflict with \"m\": .data.b"
     );
     let causes = status["details"]["causes"].as_array().unwrap();
     assert!(causes.iter().all(|c| c["reason"] == "FieldManagerConflict"));

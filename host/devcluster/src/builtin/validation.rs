@@ -4,10 +4,9 @@ use std::collections::HashSet;
 
 use serde_json::{Value, json};
 
-use super::defaults::keep_allocated;
 use crate::{
     catalog::Resource,
-    json::{at, int, list, same, set, text},
+    json::{at, int, list, text},
     selector::{is_label_key, is_label_value, label_selector_matches},
     status::Cause,
 };
@@ -231,123 +230,5 @@ fn service(object: &Value, causes: &mut Vec<Cause>) {
         } else if !name.is_empty() && !seen.insert(name) {
             causes.push(Cause::duplicate(format!("spec.ports[{index}].name"), &json!(name)));
         }
-    }
-}
-
-/// Checks an update against the old object, and fills what an update may leave out.
-pub(crate) fn immutable(group: &str, kind: &str, old: &Value, new: &mut Value) -> Vec<Cause> {
-    let mut causes = Vec::new();
-    let mut fixed = |new: &Value, path: &[&str]| {
-        let (before, after) = (at(old, path), at(new, path));
-        let equal = match (before, after) {
-            (Some(before), Some(after)) => same(before, after),
-            (None, None) => true,
-            _ => false,
-        };
-        if !equal {
-            let value = after.cloned().unwrap_or_default();
-            causes.push(Cause::invalid(path.join("."), &value, "field is immutable"));
-        }
-    };
-    match (group, kind) {
-        ("apps", "Deployment" | "ReplicaSet" | "DaemonSet") => fixed(new, &["spec", "selector"]),
-        ("apps", "StatefulSet") => {
-            for field in ["selector", "serviceName", "podManagementPolicy"] {
-                fixed(new, &["spec", field]);
-            }
-            let claims = |object: &Value| {
-                let list = list(object, &["spec", "volumeClaimTemplates"]).iter();
-                list.map(|claim| (claim.get("metadata").cloned(), claim.get("spec").cloned())).collect::<Vec<_>>()
-            };
-            if claims(old) != claims(new) {
-                let why = "updates to statefulset spec for fields other than 'replicas', 'ordinals', 'template', \
-                           'updateStrategy', 'revisionHistoryLimit', 'persistentVolumeClaimRetentionPolicy' and \
-                           'minReadySeconds' are forbidden";
-                causes.push(Cause::forbidden("spec", why));
-            }
-        }
-        ("batch", "Job") => {
-            fixed(new, &["spec", "selector"]);
-            fixed(new, &["spec", "completionMode"]);
-            // The template may change while the Job is suspended.
-            if at(old, &["spec", "suspend"]) != Some(&Value::Bool(true)) {
-                fixed(new, &["spec", "template"]);
-            }
-        }
-        ("", "Service") => {
-            keep_allocated(old, new);
-            let address = |object: &Value| text(object, &["spec", "clusterIP"]).to_owned();
-            let external = |object: &Value| text(object, &["spec", "type"]) == "ExternalName";
-            if !address(old).is_empty() && address(old) != address(new) && !external(old) && !external(new) {
-                let why = "may not change once set";
-                causes.push(Cause::invalid("spec.clusterIPs[0]", &json!(address(new)), why));
-            }
-        }
-        ("", "ConfigMap" | "Secret") => {
-            if kind == "Secret" {
-                fixed(new, &["type"]);
-            }
-            if old.get("immutable") == Some(&Value::Bool(true)) {
-                for field in ["data", "binaryData", "immutable"] {
-                    let (before, after) = (old.get(field), new.get(field));
-                    if before != after {
-                        causes.push(Cause::forbidden(field, "field is immutable when `immutable` is set"));
-                    }
-                }
-            }
-        }
-        ("", "PersistentVolumeClaim") => {
-            for field in ["accessModes", "storageClassName", "selector", "volumeMode"] {
-                fixed(new, &["spec", field]);
-            }
-            if !text(old, &["spec", "volumeName"]).is_empty() {
-                fixed(new, &["spec", "volumeName"]);
-            }
-        }
-        ("", "Pod") => pod(old, new, &mut causes),
-        ("rbac.authorization.k8s.io", "RoleBinding" | "ClusterRoleBinding") => fixed(new, &["roleRef"]),
-        ("storage.k8s.io", "StorageClass") => {
-            for field in ["provisioner", "parameters", "reclaimPolicy", "volumeBindingMode"] {
-                fixed(new, &[field]);
-            }
-        }
-        ("apiextensions.k8s.io", _) => {
-            fixed(new, &["spec", "group"]);
-            fixed(new, &["spec", "names", "plural"]);
-            fixed(new, &["spec", "scope"]);
-        }
-        ("", "Namespace") if at(new, &["spec", "finalizers"]).is_none() => {
-            set(new, &["spec"], at(old, &["spec"]).cloned().unwrap_or_else(|| json!({})));
-        }
-        _ => {}
-    }
-    causes
-}
-
-/// Of a Pod only images, deadlines, tolerations (additions) and scheduling gates may change.
-fn pod(old: &Value, new: &Value, causes: &mut Vec<Cause>) {
-    let reduced = |object: &Value| {
-        let mut spec = object.get("spec").cloned().unwrap_or_default();
-        for field in
-            ["activeDeadlineSeconds", "tolerations", "terminationGracePeriodSeconds", "schedulingGates", "nodeName"]
-        {
-            crate::json::remove(&mut spec, &[field]);
-        }
-        for field in ["containers", "initContainers"] {
-            for container in spec.get_mut(field).and_then(Value::as_array_mut).into_iter().flatten() {
-                crate::json::remove(container, &["image"]);
-                crate::json::remove(container, &["imagePullPolicy"]);
-            }
-        }
-        spec
-    };
-    let node = |object: &Value| text(object, &["spec", "nodeName"]).to_owned();
-    let moved = !node(old).is_empty() && node(old) != node(new);
-    if moved || !same(&reduced(old), &reduced(new)) {
-        let why = "pod updates may not change fields other than `spec.containers[*].image`, \
-                   `spec.initContainers[*].image`, `spec.activeDeadlineSeconds`, `spec.tolerations` (only additions to \
-                   existing tolerations), `spec.terminationGracePeriodSeconds` (allow it to be set to 1 if it was \
-                   previously negative)";
-        causes.push(Cause::forbidden("spec", why));
     }
 }

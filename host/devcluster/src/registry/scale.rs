@@ -8,9 +8,17 @@ use super::{
 };
 use crate::{
     catalog::Resource,
-    json::{at, copy, int, set},
+    json::{at, copy, int, set, text},
     status::{ApiError, Cause},
 };
+
+/// Where an object says how many replicas it wants.
+fn replicas_path(resource: &Resource) -> Vec<String> {
+    match resource.custom.as_ref().and_then(|custom| custom.scale.as_ref()) {
+        Some(paths) => paths.spec_replicas.clone(),
+        None => vec!["spec".to_owned(), "replicas".to_owned()],
+    }
+}
 
 impl Registry {
     /// The scale of an object.
@@ -54,6 +62,40 @@ impl Registry {
         scale
     }
 
+    /// Applies a Scale: the manager owns the number of replicas of the object, through the scale.
+    pub(crate) fn apply_scale(
+        &self,
+        resource: &Resource,
+        namespace: &str,
+        name: &str,
+        scale: &Value,
+        force: bool,
+        options: Options<'_>,
+    ) -> Result<Outcome, ApiError> {
+        let (api_version, kind) = (text(scale, &["apiVersion"]), text(scale, &["kind"]));
+        if (api_version, kind) != ("autoscaling/v1", "Scale") {
+            return Err(ApiError::bad_request(format!(
+                "invalid object type: {api_version}, Kind={kind}: a scale is applied as autoscaling/v1, Kind=Scale"
+            )));
+        }
+        let mut config =
+            json!({"apiVersion": resource.api_version(), "kind": resource.kind, "metadata": {"name": name}});
+        for field in ["name", "namespace", "uid", "resourceVersion"] {
+            if let Some(given) = at(scale, &["metadata", field]) {
+                set(&mut config, &["metadata", field], given.clone());
+            }
+        }
+        if let Some(replicas) = at(scale, &["spec", "replicas"]) {
+            if replicas.as_i64().is_none_or(|n| n < 0) {
+                let cause = Cause::invalid("spec.replicas", replicas, "must be greater than or equal to 0");
+                return Err(ApiError::invalid(resource.about(), name, vec![cause]));
+            }
+            let path = replicas_path(resource);
+            set(&mut config, &path.iter().map(String::as_str).collect::<Vec<_>>(), replicas.clone());
+        }
+        self.update(resource, namespace, name, "scale", &Edit::Apply { config, force }, options)
+    }
+
     /// Changes the number of replicas through the scale of an object.
     pub(crate) fn update_scale(
         &self,
@@ -74,10 +116,7 @@ impl Registry {
                 let cause = Cause::invalid("spec.replicas", &json!(replicas), why);
                 return Err(ApiError::invalid(resource.about(), name, vec![cause]));
             }
-            let path = match resource.custom.as_ref().and_then(|custom| custom.scale.clone()) {
-                Some(paths) => paths.spec_replicas,
-                None => vec!["spec".to_owned(), "replicas".to_owned()],
-            };
+            let path = replicas_path(resource);
             let change = |object: &mut Value| {
                 let path = path.iter().map(String::as_str).collect::<Vec<_>>();
                 set(object, &path, json!(replicas));

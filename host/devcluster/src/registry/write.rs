@@ -200,7 +200,7 @@ impl Registry {
             return Err(ApiError::already_exists(resource.about(), &name, terminating));
         }
         if options.dry_run {
-            let object = Arc::new(Stored::new(object, 0));
+            let object = Arc::new(Stored::unwritten(object));
             return Ok(Outcome { object, created: true, removed: false, warnings, ticket: Ticket::done() });
         }
         convert::to_storage(resource, &mut object);

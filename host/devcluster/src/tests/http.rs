@@ -9,12 +9,12 @@ use super::*;
 
 const MAPS: &str = "/api/v1/namespaces/default/configmaps";
 
-struct Wire {
-    cluster: DevCluster,
+pub(super) struct Wire {
+    pub(super) cluster: DevCluster,
 }
 
 impl Wire {
-    async fn start() -> Self {
+    pub(super) async fn start() -> Self {
         let config = Config { controllers: false, ..Config::default() };
         Self { cluster: DevCluster::start(config).await.unwrap() }
     }
@@ -27,7 +27,7 @@ impl Wire {
         self.cluster.router().oneshot(request.body(body.into()).unwrap()).await.unwrap()
     }
 
-    async fn json(&self, method: &str, path: &str, headers: &[(&str, &str)], body: Value) -> (u16, Value) {
+    pub(super) async fn json(&self, method: &str, path: &str, headers: &[(&str, &str)], body: Value) -> (u16, Value) {
         let body = if body.is_null() { Body::empty() } else { Body::from(body.to_string()) };
         let response = self.raw(method, path, headers, body).await;
         let code = response.status().as_u16();
@@ -35,11 +35,11 @@ impl Wire {
         (code, serde_json::from_slice(&bytes).unwrap_or_else(|_| json!(String::from_utf8_lossy(&bytes))))
     }
 
-    async fn get(&self, path: &str) -> (u16, Value) {
+    pub(super) async fn get(&self, path: &str) -> (u16, Value) {
         self.json("GET", path, &[], Value::Null).await
     }
 
-    async fn make(&self, name: &str, labels: Value) -> Value {
+    pub(super) async fn make(&self, name: &str, labels: Value) -> Value {
         let (code, made) = self.json("POST", MAPS, &[], json!({"metadata": {"name": name, "labels": labels}})).await;
         assert_eq!(code, 201, "{made}");
         made
