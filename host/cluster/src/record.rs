@@ -295,7 +295,7 @@ pub enum RecordError {
         /// The application.
         application: ApplicationId,
         /// What is there.
-        object: ObjectRef,
+        object: Box<ObjectRef>,
     },
     /// The manifests do not fit into a Secret.
     #[error("the release record has {bytes} bytes, and {RECORD_BYTES} are possible; the largest parts are {largest}")]
@@ -437,15 +437,15 @@ impl Cluster {
             return Err(RecordError::TooLarge { bytes: payload.len(), largest: record.largest() });
         }
 
+        for theirs in stored.iter().filter(|it| !it.ours) {
+            self.adopt_record(application, theirs, &new.plan.package, new.now).await?;
+        }
         if let (Some(last), Some(facts)) = (stored.last_mut(), known.last())
             && let Some(last) = last.record.as_mut()
             && (last.status.is_pending() || last.status == ReleaseStatus::Uninstalling)
         {
             // Either nobody works on it any more, or this is the way out of it.
             self.give_up(last, facts, new.now).await?;
-        }
-        for theirs in stored.iter().filter(|it| !it.ours) {
-            self.adopt_record(application, theirs, &new.plan.package, new.now).await?;
         }
         for old in history::surplus(&known, new.kept_revisions) {
             self.delete_secret(&store::secret_ref(application, old)).await?;

@@ -22,6 +22,7 @@ mod inventories;
 mod operations;
 mod records;
 mod releases;
+mod takeovers;
 mod watches;
 
 /// A cluster with namespace `demo`, and the controllers that make workloads ready or not.

@@ -12,6 +12,7 @@ mod openapi;
 mod protobuf;
 pub(crate) mod request;
 mod review;
+mod swagger;
 mod table;
 mod watch;
 
@@ -271,6 +272,7 @@ impl Call {
             Path::Resources(group, version) => {
                 discovery::resources(&catalog.table(), group, version).ok_or_else(ApiError::no_such_resource)?
             }
+            Path::Swagger => return Ok(swagger::document(&self.headers)),
             Path::OpenApiIndex => openapi::index(&catalog.table()),
             Path::OpenApi(path) => openapi::document(&catalog.table(), path).ok_or_else(ApiError::no_such_resource)?,
             Path::Unknown | Path::Target(_) => return Ok(plain(StatusCode::NOT_FOUND, "404 page not found\n")),

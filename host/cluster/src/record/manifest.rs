@@ -154,13 +154,16 @@ fn is_plain(text: &str) -> bool {
 
 /// Whether a text of lines can be written as such.
 fn is_block(text: &str, last: bool) -> bool {
-    let body = text.strip_suffix('\n').unwrap_or(text);
+    let (body, trimmed) = match text.strip_suffix('\n') {
+        Some(body) => (body, last),
+        None => (text, false),
+    };
+    let is_odd = |line: &str| line.starts_with('\t') || line.ends_with([' ', '\t']);
+    let is_bare = body.is_empty() || body.starts_with(['\n', ' ']) || body.ends_with('\n');
     text.contains('\n')
-        && !body.is_empty()
-        && !(last && text.ends_with('\n'))
-        && !body.ends_with('\n')
-        && !body.starts_with(['\n', ' '])
-        && body.split('\n').all(|line| !line.starts_with('\t') && !line.ends_with([' ', '\t']))
+        && !trimmed
+        && !is_bare
+        && !body.split('\n').any(is_odd)
         && body.chars().all(|c| c == '\n' || c == '\t' || is_printable(c))
 }
 

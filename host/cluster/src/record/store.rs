@@ -308,7 +308,7 @@ impl Cluster {
         let object = secret_ref(&application, record.revision);
         let secret = self.get(&object).await?;
         let Some(secret) = secret.filter(|secret| label(secret, "name") == Some(application.name())) else {
-            return Ok(RecordError::Occupied { application, object });
+            return Ok(RecordError::Occupied { application, object: Box::new(object) });
         };
         let status = label(&secret, "status").and_then(|word| serde_json::from_value(word.into()).ok());
         Ok(RecordError::Refused {

@@ -58,7 +58,7 @@ pub(super) fn root(table: &Table) -> Value {
         paths.push(format!("/apis/{group}"));
         paths.extend(versions(table, group).iter().map(|version| format!("/apis/{group}/{version}")));
     }
-    paths.extend(["/healthz", "/livez", "/openapi/v3", "/readyz", "/version"].map(str::to_owned));
+    paths.extend(["/healthz", "/livez", "/openapi/v2", "/openapi/v3", "/readyz", "/version"].map(str::to_owned));
     json!({"paths": paths})
 }
 

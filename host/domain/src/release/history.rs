@@ -171,10 +171,8 @@ pub fn may_begin(history: &[Revision], action: Action, me: &str, now: Timestamp)
             }
         }
         // A removal that stopped half-way may be repeated, and it may be thought better of.
-        ReleaseStatus::Uninstalling => {
-            if last.owner.as_ref().is_some_and(|owner| owner.name != me && owner.lives(now)) {
-                return Err(in_progress());
-            }
+        ReleaseStatus::Uninstalling if last.owner.as_ref().is_some_and(|it| it.name != me && it.lives(now)) => {
+            return Err(in_progress());
         }
         ReleaseStatus::Uninstalled if action != Action::Rollback => {
             return Err(Refusal::Uninstalled { revision: last.number });

@@ -1,3 +1,5 @@
+#![allow(clippy::needless_pass_by_value, reason = "a test that passes `json!` by value reads better")]
+
 use serde_json::{Value, json};
 
 use super::adopt_fields;
