@@ -5,6 +5,7 @@
 //! so a lost or repeated item does no harm. Nothing polls. The controllers write through the registry like clients.
 
 mod behaviour;
+mod events;
 mod garbage;
 mod jobs;
 mod kubelet;
@@ -239,6 +240,7 @@ impl Controllers {
             Role::Job => jobs::job(context, &item),
             Role::Pod => pods::pod(context, &item),
             Role::Claim => storage::claim(context, &item),
+            Role::Volume => storage::volume(context, &item, &mut self.queue),
             Role::Service => network::service(context, &item),
             Role::Endpoints => network::endpoints(context, &item),
             Role::Ingress => network::ingress(context, &item),

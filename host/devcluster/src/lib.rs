@@ -28,8 +28,8 @@
 //! # Tests
 //!
 //! [`DevCluster::journal`] tells what clients asked, in order; [`DevCluster::inject`] makes requests fail or hang, for
-//! example as if the client had been killed at the nth write ([`Fault::killed_after`]). [`Config::second`] shortens
-//! deadlines.
+//! example as if the client had been killed at the nth write ([`Fault::killed_after`]); [`DevCluster::gate`] does so for one
+//! client among several. [`Config::second`] shortens deadlines.
 
 #![cfg_attr(test, allow(clippy::needless_pass_by_value, reason = "tables of literals read better by value"))]
 
@@ -51,7 +51,7 @@ use std::{collections::BTreeMap, net::SocketAddr, path::PathBuf, sync::Arc, time
 
 pub use registry::Propagation;
 pub use server::{
-    fault::{Effect, Fault, Scope},
+    fault::{Effect, Fault, Gate, Scope},
     journal::{PatchKind, Request},
 };
 use tokio::task::JoinHandle;
@@ -217,7 +217,14 @@ impl DevCluster {
         self.shared.faults.inject(fault);
     }
 
-    /// Ends all faults. Requests that already hang are not answered any more: their client is taken for dead.
+    /// A way to the API of its own, with faults of its own; the name stands in the journal. A test that kills a program and
+    /// starts it again gives each run its gate, so that what is left of the killed one can do no more harm.
+    pub fn gate(&self, name: &str) -> Gate {
+        let place = server::fault::Place { name: name.to_owned(), ..Default::default() };
+        Gate { shared: Arc::clone(&self.shared), place: Arc::new(place) }
+    }
+
+    /// Ends all faults that were injected here (those of gates stay). Requests that already hang are not answered any more: their client is taken for dead.
     pub fn heal(&self) {
         self.shared.faults.heal();
     }

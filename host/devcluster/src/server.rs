@@ -107,9 +107,13 @@ async fn handle(State(shared): State<Arc<Shared>>, request: Request) -> Response
     let query = Query::parse(parts.uri.query().unwrap_or_default());
     let stopping = parts.extensions.get::<Stopping>().map_or_else(|| shared.stopping.clone(), |s| s.0.clone());
     let dry_run = !query.get("dryRun").is_empty();
-    let hit = shared.faults.judge(fault::means_to_write(&parts.method, &path, dry_run));
+    let write = fault::means_to_write(&parts.method, &path, dry_run);
+    let gate = parts.extensions.get::<Arc<fault::Place>>().cloned().unwrap_or_default();
+    // Both count the request; what breaks at the gate does not reach the cluster.
+    let (at_gate, at_cluster) = (gate.faults.judge(write), shared.faults.judge(write));
+    let hit = at_gate.or(at_cluster);
     let mut call = Call { shared, stopping, method: parts.method, headers: parts.headers, query, number: 0 };
-    call.number = call.open(&path, parts.uri.path(), dry_run);
+    call.number = call.open(&path, parts.uri.path(), dry_run, &gate.name);
     let Some(hit) = hit else { return call.respond_to(path, body).await };
     if hit.performed {
         call.respond_to(path, body).await;
@@ -169,8 +173,9 @@ impl Call {
     }
 
     /// Begins the entry of the journal with what the address says.
-    fn open(&self, path: &Path, address: &str, dry_run: bool) -> u64 {
-        let mut request = journal::Request { verb: "get", path: address.to_owned(), dry_run, ..Default::default() };
+    fn open(&self, path: &Path, address: &str, dry_run: bool, gate: &str) -> u64 {
+        let (path_text, gate) = (address.to_owned(), gate.to_owned());
+        let mut request = journal::Request { verb: "get", path: path_text, dry_run, gate, ..Default::default() };
         if let Path::Target(target) = path {
             request.verb = self.verb(target);
             request.group.clone_from(&target.group);

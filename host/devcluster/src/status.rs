@@ -204,8 +204,11 @@ impl ApiError {
         }
         let mut status = json!({
             "kind": "Status", "apiVersion": "v1", "metadata": {}, "status": "Failure",
-            "message": self.message, "reason": self.reason, "code": self.code,
+            "message": self.message, "code": self.code,
         });
+        if let (Some(map), false) = (status.as_object_mut(), self.reason.is_empty()) {
+            map.insert("reason".to_owned(), json!(self.reason));
+        }
         if let (Some(map), false) = (status.as_object_mut(), details.is_empty()) {
             map.insert("details".to_owned(), Value::Object(details));
         }

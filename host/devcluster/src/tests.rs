@@ -26,8 +26,12 @@ pub(crate) async fn cluster() -> (DevCluster, Client) {
 }
 
 pub(crate) fn client_of(cluster: &DevCluster) -> Client {
+    client_through(cluster.router())
+}
+
+pub(crate) fn client_through(router: axum::Router) -> Client {
     let service = ServiceBuilder::new()
         .map_request(|r: ::http::Request<kube::client::Body>| r.map(axum::body::Body::new))
-        .service(cluster.router());
+        .service(router);
     Client::new(service, "default")
 }

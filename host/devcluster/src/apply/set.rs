@@ -193,7 +193,7 @@ fn canonical(key: &str) -> Option<String> {
     }
 }
 
-fn shown(element: &str) -> String {
+pub(super) fn shown(element: &str) -> String {
     match element.split_once(':') {
         Some(("f", name)) => format!(".{name}"),
         Some(("k", keys)) => {

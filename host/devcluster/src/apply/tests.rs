@@ -264,15 +264,22 @@ fn configurations_that_do_not_fit_are_refused() {
         (json!({"spec": {"foo": 1}}), ".spec.foo: field not declared in schema"),
         (
             pod(json!({"containers": [{"image": "x"}]})),
-            ".spec.template.spec.containers[0]: element has no value for any of the keys [\"name\"]",
+            ".spec.template.spec.containers: element 0: associative list with keys has an element that omits key field \
+             \"name\" (and doesn't have default value)",
         ),
         (
             pod(json!({"containers": [{"name": "x"}, {"name": "x"}]})),
-            ".spec.template.spec.containers: duplicate entries for key k:{\"name\":\"x\"}",
+            ".spec.template.spec.containers: duplicate entries for key [name=\"x\"]",
         ),
-        (json!({"spec": 3}), ".spec: expected a map, got number"),
-        (json!({"spec": {"replicas": {}}}), ".spec.replicas: expected a scalar, got map"),
-        (pod(json!({"containers": {}})), ".spec.template.spec.containers: expected a list, got map"),
+        (json!({"spec": {"replicas": "3"}}), ".spec.replicas: expected numeric (int or float), got &{3}"),
+        (json!({"spec": {"paused": 1}}), ".spec.paused: expected boolean, got &{1}"),
+        (
+            json!({"spec": {"template": {"metadata": {"labels": {"a": true}}}}}),
+            ".spec.template.metadata.labels.a: expected string, got &{true}",
+        ),
+        (json!({"spec": 3}), ".spec: expected map, got &{3}"),
+        (json!({"spec": {"replicas": {}}}), ".spec.replicas: expected scalar, got &{map[]}"),
+        (pod(json!({"containers": {}})), ".spec.template.spec.containers: expected list, got &{map[]}"),
     ] {
         assert_eq!(typed::check(&config, ty).unwrap_err().to_string(), message);
     }

@@ -4,10 +4,10 @@ use std::collections::{HashMap, HashSet, VecDeque};
 
 use serde_json::{Map, Value};
 
-use super::set::{Set, field};
+use super::set::{Set, field, shown};
 use crate::{
     json::same,
-    schema::{Kind, ListRelation, Type},
+    schema::{Kind, ListRelation, Scalar, Type},
 };
 
 /// The applied object does not fit the schema.
@@ -15,8 +15,11 @@ use crate::{
 pub(crate) enum TypedError {
     #[error("{path}: field not declared in schema")]
     Undeclared { path: String },
-    #[error("{path}: element has no value for any of the keys {keys:?}")]
-    NoKeys { path: String, keys: Vec<String> },
+    #[error(
+        "{path}: element {index}: associative list with keys has an element that omits key field {key:?} (and doesn't have \
+         default value)"
+    )]
+    NoKeys { path: String, index: usize, key: String },
     #[error("{path}: duplicate entries for key {key}")]
     Duplicate { path: String, key: String },
     #[error("{path}: expected {expected}, got {found}")]
@@ -73,20 +76,21 @@ pub(crate) fn check(value: &Value, ty: Type<'_>) -> Result<(), TypedError> {
 
 fn check_at(value: &Value, ty: Type<'_>, path: &mut String) -> Result<(), TypedError> {
     let mismatch = |expected: &'static str, path: &str| {
-        let found = match value {
-            Value::Null => "null",
-            Value::Bool(_) => "boolean",
-            Value::Number(_) => "number",
-            Value::String(_) => "string",
-            Value::Array(_) => "list",
-            Value::Object(_) => "map",
-        };
-        Err(TypedError::Mismatch { path: path.to_owned(), expected, found: found.to_owned() })
+        let found = format!("&{{{}}}", go_text(value));
+        Err(TypedError::Mismatch { path: path.to_owned(), expected, found })
     };
     match (ty.kind(), value) {
         (Kind::Any, _) | (_, Value::Null) => Ok(()),
-        (Kind::Scalar(_), Value::Object(_) | Value::Array(_)) => mismatch("a scalar", path),
-        (Kind::Scalar(_), _) => Ok(()),
+        (Kind::Scalar(scalar), _) => match (scalar, value) {
+            (_, Value::Object(_) | Value::Array(_)) => mismatch("scalar", path),
+            (Scalar::Text, Value::String(_))
+            | (Scalar::Integer | Scalar::Number, Value::Number(_))
+            | (Scalar::Boolean, Value::Bool(_))
+            | (Scalar::IntOrString | Scalar::Quantity, _) => Ok(()),
+            (Scalar::Text, _) => mismatch("string", path),
+            (Scalar::Integer | Scalar::Number, _) => mismatch("numeric (int or float)", path),
+            (Scalar::Boolean, _) => mismatch("boolean", path),
+        },
         (Kind::Map { .. }, Value::Object(map)) => {
             for (key, child) in map {
                 let length = path.len();
@@ -100,7 +104,7 @@ fn check_at(value: &Value, ty: Type<'_>, path: &mut String) -> Result<(), TypedE
             }
             Ok(())
         }
-        (Kind::Map { .. }, _) => mismatch("a map", path),
+        (Kind::Map { .. }, _) => mismatch("map", path),
         (Kind::List { relation, .. }, Value::Array(items)) => {
             let item_type = ty.element();
             let mut seen = HashSet::new();
@@ -109,15 +113,16 @@ fn check_at(value: &Value, ty: Type<'_>, path: &mut String) -> Result<(), TypedE
                 path.push_str(&format!("[{index}]"));
                 if *relation != ListRelation::Atomic {
                     let Some(key) = element(relation, item_type, item) else {
-                        let keys = match relation {
-                            ListRelation::Map(keys) => keys.clone(),
-                            _ => Vec::new(),
+                        path.truncate(length);
+                        let key = match relation {
+                            ListRelation::Map(keys) => keys.first().cloned().unwrap_or_default(),
+                            _ => String::new(),
                         };
-                        return Err(TypedError::NoKeys { path: path.clone(), keys });
+                        return Err(TypedError::NoKeys { path: path.clone(), index, key });
                     };
                     if !seen.insert(key.clone()) {
                         path.truncate(length);
-                        return Err(TypedError::Duplicate { path: path.clone(), key });
+                        return Err(TypedError::Duplicate { path: path.clone(), key: shown(&key) });
                     }
                 }
                 check_at(item, item_type, path)?;
@@ -125,7 +130,21 @@ fn check_at(value: &Value, ty: Type<'_>, path: &mut String) -> Result<(), TypedE
             }
             Ok(())
         }
-        (Kind::List { .. }, _) => mismatch("a list", path),
+        (Kind::List { .. }, _) => mismatch("list", path),
+    }
+}
+
+/// A value as Go prints it.
+fn go_text(value: &Value) -> String {
+    match value {
+        Value::Null => "<nil>".to_owned(),
+        Value::String(text) => text.clone(),
+        Value::Bool(_) | Value::Number(_) => value.to_string(),
+        Value::Array(items) => format!("[{}]", items.iter().map(go_text).collect::<Vec<_>>().join(" ")),
+        Value::Object(map) => {
+            let pairs = map.iter().map(|(key, value)| format!("{key}:{}", go_text(value)));
+            format!("map[{}]", pairs.collect::<Vec<_>>().join(" "))
+        }
     }
 }
 

@@ -233,6 +233,9 @@ fn finish(
         tally.write(&mut status, active);
         set(&mut status, &["conditions"], json!(verdict.conditions(&stored.value, false)));
         context.set_status(stored, &status)?;
+        if !verdict.good {
+            context.warn(&stored.value, "job-controller", &verdict.reason, &verdict.message)?;
+        }
         // The write brings the item back.
         return Ok(Next::Done);
     }

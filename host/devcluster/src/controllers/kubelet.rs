@@ -153,6 +153,34 @@ pub(super) fn status(pod: &Value, behaviour: &Behaviour, shown: Shown, address: 
     status
 }
 
+/// What the kubelet warns of when a Pod begins to show this: reasons and messages.
+pub(super) fn warnings(pod: &Value, behaviour: &Behaviour, shown: Shown) -> Vec<(&'static str, String)> {
+    let subject = behaviour.container.as_deref();
+    let named = |container: &&Value| subject.is_none_or(|name| text(container, &["name"]) == name);
+    let containers = list(pod, &["spec", "containers"]).iter();
+    // Without a name it is about the containers that are not for initialisation.
+    let inits = list(pod, &["spec", "initContainers"]).iter().filter(|_| subject.is_some());
+    let mut out = Vec::new();
+    for container in containers.chain(inits).filter(named) {
+        let (name, image) = (text(container, &["name"]), text(container, &["image"]));
+        match shown {
+            Shown::PullError => {
+                let why = format!("failed to pull and unpack image {image:?}: not found");
+                out.push(("Failed", format!("Failed to pull image {image:?}: {why}")));
+                out.push(("Failed", "Error: ErrImagePull".to_owned()));
+            }
+            Shown::PullBackOff => out.push(("BackOff", format!("Back-off pulling image {image:?}"))),
+            Shown::BackOff => {
+                let part = |field: &str| text(pod, &["metadata", field]);
+                let of = format!("{name} in pod {}_{}({})", part("name"), part("namespace"), part("uid"));
+                out.push(("BackOff", format!("Back-off restarting failed container {of}")));
+            }
+            _ => {}
+        }
+    }
+    out
+}
+
 fn conditions(pod: &Value, shown: Shown, blocking: bool, inits: &[Value], mains: &[Value]) -> Vec<Value> {
     let not_ready = |statuses: &[Value]| {
         let names = statuses.iter().filter(|c| c.get("ready") != Some(&Value::Bool(true)));

@@ -93,6 +93,9 @@ pub(super) fn pod(context: &Context, item: &Item) -> Result<Next, ApiError> {
     }
     let status = kubelet::status(pod, &behaviour, next, || context.pod_address());
     context.set_status(&stored, &status)?;
+    for (reason, message) in kubelet::warnings(pod, &behaviour, next) {
+        context.warn(pod, "kubelet", reason, &message)?;
+    }
     if matches!(next, Shown::Succeeded | Shown::Failed) {
         context.forget(stored.uid());
     } else {
@@ -112,7 +115,10 @@ fn schedule(context: &Context, stored: &Stored, behaviour: &Behaviour) -> Result
                    victims found for incoming pod.";
         let scheduled = make_condition(&stored.value, "PodScheduled", false, "Unschedulable", why);
         set(&mut status, &["conditions"], json!([scheduled]));
-        context.set_status(stored, &status)?;
+        if stored.value.get("status").is_none_or(|old| !json::same(old, &status)) {
+            context.set_status(stored, &status)?;
+            context.warn(&stored.value, "default-scheduler", "FailedScheduling", why)?;
+        }
         return Ok(Next::Done);
     }
     context.change(stored, "binding", &|pod| {
@@ -186,7 +192,7 @@ fn next(
         // Nobody waits for a container whose annotation has just been taken away.
         Some(Shown::BackOff | Shown::PullBackOff) if behaviour.run == Run::Succeed => Some((times.start, on_the_way)),
         Some(Shown::BackOff | Shown::PullBackOff) => Some((times.back_off, on_the_way)),
-        Some(Shown::PullError) if outcome == Shown::PullError => Some((times.start, Shown::PullBackOff)),
+        Some(Shown::PullError) => Some((times.start, Shown::PullBackOff)),
         Some(shown) if shown == outcome => None,
         Some(Shown::Working | Shown::Unready) => Some((times.work, outcome)),
         _ if outcome == Shown::Creating => Some((Duration::ZERO, outcome)),

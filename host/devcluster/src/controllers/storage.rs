@@ -20,6 +20,28 @@ pub(super) fn enqueue(change: &Change, queue: &mut Queue) {
     if &*change.table == CLAIMS {
         queue.push(Item::of(Role::Claim, change));
     }
+    if &*change.table == VOLUMES && !change.deleted {
+        queue.push(Item::of(Role::Volume, change));
+    }
+}
+
+/// A volume that nobody has is there to be had; a claim that asked for it by name may have waited for it.
+pub(super) fn volume(context: &Context, item: &Item, queue: &mut Queue) -> Result<Next, ApiError> {
+    let Some(stored) = context.get(item) else { return Ok(Next::Done) };
+    let volume = &stored.value;
+    if is_terminating(volume) || !matches!(text(volume, &["status", "phase"]), "" | "Pending") {
+        return Ok(Next::Done);
+    }
+    if at(volume, &["spec", "claimRef"]).is_none() {
+        context.set_status(&stored, &json!({"phase": "Available"}))?;
+    }
+    for claim in context.registry.store.list(CLAIMS, None).0 {
+        if text(&claim.value, &["spec", "volumeName"]) == item.key.1 {
+            let part = |field: &str| text(&claim.value, &["metadata", field]).to_owned();
+            queue.push(Item { role: Role::Claim, table: CLAIMS.into(), key: (part("namespace"), part("name")) });
+        }
+    }
+    Ok(Next::Done)
 }
 
 pub(super) fn claim(context: &Context, item: &Item) -> Result<Next, ApiError> {

@@ -26,6 +26,7 @@ pub(super) enum Role {
     Job,
     Pod,
     Claim,
+    Volume,
     Service,
     Endpoints,
     Ingress,

@@ -301,12 +301,19 @@ impl Registry {
         let reset = reset_fields(resource, subresource);
         managers.apply(live, config, resource.root(), by, force, reset).map_err(|error| match error {
             ApplyError::Conflicts(conflicts) => conflict_status(&conflicts),
-            ApplyError::Typed(error) => ApiError::bad_request(format!(
-                "failed to create typed patch object ({}/{}; {api_version}, Kind={}): {error}",
-                text(config, &["metadata", "namespace"]),
-                text(config, &["metadata", "name"]),
-                resource.kind,
-            )),
+            // A real server has no reason for it, and so answers 500.
+            ApplyError::Typed(error) => {
+                let part = |field: &str| text(config, &["metadata", field]);
+                let group_version =
+                    if resource.group.is_empty() { format!("/{api_version}") } else { api_version.clone() };
+                let why = format!(
+                    "failed to create typed patch object ({}/{}; {group_version}, Kind={}): {error}",
+                    part("namespace"),
+                    part("name"),
+                    resource.kind,
+                );
+                ApiError::new(500, "", why)
+            }
         })
     }
 

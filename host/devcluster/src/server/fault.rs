@@ -10,7 +10,7 @@ use http::{HeaderMap, Method, StatusCode, header};
 use parking_lot::Mutex;
 use serde_json::json;
 
-use super::request::Path;
+use super::{Shared, request::Path};
 
 /// What happens to a request that a [`Fault`] hits.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
@@ -67,6 +67,44 @@ struct Active {
     fault: Fault,
     seen: u64,
     hits: u64,
+}
+
+/// The way of one client to the API, as if it were a process of its own. What breaks here breaks for nobody else, and stays
+/// broken: a client that was killed does not come back when another one starts. Cheap to clone.
+#[derive(Clone)]
+pub struct Gate {
+    pub(crate) shared: Arc<Shared>,
+    pub(crate) place: Arc<Place>,
+}
+
+/// What the requests of a gate carry.
+#[derive(Debug, Default)]
+pub(crate) struct Place {
+    pub(crate) name: String,
+    pub(crate) faults: Faults,
+}
+
+impl std::fmt::Debug for Gate {
+    fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
+        f.debug_struct("Gate").field("place", &self.place).finish_non_exhaustive()
+    }
+}
+
+impl Gate {
+    /// The API as a tower service, seen through this gate.
+    pub fn router(&self) -> axum::Router {
+        super::router(Arc::clone(&self.shared)).layer(axum::Extension(Arc::clone(&self.place)))
+    }
+
+    /// As [`DevCluster::inject`](crate::DevCluster::inject), for the requests of this gate.
+    pub fn inject(&self, fault: Fault) {
+        self.place.faults.inject(fault);
+    }
+
+    /// Ends the faults of this gate. Requests that already hang are not answered any more.
+    pub fn heal(&self) {
+        self.place.faults.heal();
+    }
 }
 
 /// The faults that are in force.

@@ -61,6 +61,8 @@ pub struct Request {
     pub uid: Option<String>,
     /// The precondition on the version: of a deletion, or in the object that was sent.
     pub resource_version: Option<String>,
+    /// The name of the [`Gate`](crate::Gate) that it came through; empty for the others.
+    pub gate: String,
     /// The HTTP status of the answer; `None` while there is none, and for ever when a fault took it away.
     pub status: Option<u16>,
 }

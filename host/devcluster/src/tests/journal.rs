@@ -93,6 +93,36 @@ async fn a_killed_client_gets_no_answer_and_the_next_one_does() {
 }
 
 #[tokio::test]
+async fn what_is_killed_at_its_gate_stays_dead_while_others_work() {
+    let (cluster, client) = cluster().await;
+    let (first, second) = (cluster.gate("first"), cluster.gate("second"));
+    let api = |router: axum::Router| Api::<ConfigMap>::default_namespaced(client_through(router));
+    first.inject(Fault::killed_after(Scope::All, 1, false));
+    let old = api(first.router());
+    let task = tokio::spawn(async move {
+        for name in ["a", "b"] {
+            old.create(&PostParams::default(), &map(name, json!({}))).await.unwrap();
+        }
+    });
+    let new = api(second.router());
+    new.create(&PostParams::default(), &map("c", json!({}))).await.unwrap();
+    cluster.heal();
+    tokio::time::sleep(Duration::from_millis(50)).await;
+    assert!(!task.is_finished(), "the old process hangs for good");
+    let names = Api::<ConfigMap>::default_namespaced(client).list(&ListParams::default()).await.unwrap();
+    let mut names = names.items.iter().map(ResourceExt::name_any).filter(|n| n.len() == 1).collect::<Vec<_>>();
+    names.sort();
+    assert_eq!(names, ["a", "c"]);
+    let mut gates = cluster.writes().into_iter().map(|r| (r.name, r.gate, r.status)).collect::<Vec<_>>();
+    gates.sort();
+    let row = |name: &str, gate: &str, status| (name.to_owned(), gate.to_owned(), status);
+    // The name of a creation is read from its body, which a request that is not looked at keeps for itself.
+    let wanted = [row("", "first", None), row("a", "first", Some(201)), row("c", "second", Some(201))];
+    assert_eq!(gates, wanted);
+    task.abort();
+}
+
+#[tokio::test]
 async fn a_fault_drops_or_refuses_as_often_as_it_says() {
     let (cluster, client) = cluster().await;
     let api = Api::<ConfigMap>::default_namespaced(client);

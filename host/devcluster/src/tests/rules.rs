@@ -524,3 +524,14 @@ async fn objects_whose_stored_version_is_not_served_are_still_collected() {
         tokio::time::sleep(Duration::from_millis(3)).await;
     }
 }
+
+#[tokio::test]
+async fn an_apply_of_the_wrong_type_is_an_error_without_a_reason() {
+    let wire = Wire::start().await;
+    let config = json!({"apiVersion": "v1", "kind": "ConfigMap", "metadata": {"name": "m"}, "data": {"a": 1}});
+    let (code, refused) = apply(&wire, &format!("{}/m", base("v1", "configmaps")), "fieldManager=m", config).await;
+    assert_eq!((code, refused.get("reason")), (500, None), "{refused}");
+    let message =
+        "failed to create typed patch object (default/m; /v1, Kind=ConfigMap): .data.a: expected string, got &{1}";
+    assert_eq!(refused["message"], message);
+}

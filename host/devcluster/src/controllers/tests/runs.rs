@@ -287,3 +287,56 @@ async fn workloads_that_never_become_ready_say_so() {
     let claim = api(&client, "v1", "PersistentVolumeClaim").get("claim").await.unwrap();
     assert_eq!(claim.data["status"]["phase"], "Pending");
 }
+
+#[tokio::test]
+async fn what_goes_wrong_is_told_in_events_that_are_counted() {
+    let (_cluster, client) = fast(Duration::from_millis(1)).await;
+    create(&client, pod("p", "Always", &knobs(&[("run", "crash"), ("failures", "3")]))).await;
+    create(&client, pod("q", "Always", &knobs(&[("run", "image-pull"), ("failures", "1")]))).await;
+    create(&client, pod("n", "Always", &knobs(&[("run", "unschedulable")]))).await;
+    create(&client, job("j", &json!({"backoffLimit": 0}), &knobs(&[("run", "fail")]))).await;
+    let pods = api(&client, "v1", "Pod");
+    let ready = |p: &Value| condition(p, "Ready")["status"] == "True";
+    eventually(&pods, "p", "ready", ready).await;
+    eventually(&pods, "q", "ready", ready).await;
+    let jobs = api(&client, "batch/v1", "Job");
+    eventually(&jobs, "j", "failed", |j| condition(j, "Failed")["status"] == "True").await;
+    let events = api(&client, "v1", "Event").list(&ListParams::default()).await.unwrap();
+    let find = |name: &str, reason: &str, message: &str| {
+        events.items.iter().map(|e| &e.data).find(|e| {
+            e["involvedObject"]["name"] == name
+                && e["reason"] == reason
+                && e["message"].as_str().is_some_and(|m| m.starts_with(message))
+        })
+    };
+    let back_off = find("p", "BackOff", "Back-off restarting failed container c in pod p_default(").unwrap();
+    assert_eq!((&back_off["count"], &back_off["type"]), (&json!(3), &json!("Warning")));
+    assert!(find("q", "Failed", "Failed to pull image \"i:1\"").is_some());
+    assert!(find("q", "BackOff", "Back-off pulling image \"i:1\"").is_some());
+    assert!(find("n", "FailedScheduling", "0/1 nodes are available").is_some());
+    assert!(find("j", "BackoffLimitExceeded", "Job has reached").is_some());
+}
+
+#[tokio::test]
+async fn a_volume_waits_to_be_had_and_a_claim_for_the_volume_that_it_names() {
+    let (_cluster, client) = cluster().await;
+    let claims = api(&client, "v1", "PersistentVolumeClaim");
+    let spec =
+        json!({"accessModes": ["ReadWriteOnce"], "resources": {"requests": {"storage": "1Gi"}}, "volumeName": "v"});
+    create(
+        &client,
+        json!({"apiVersion": "v1", "kind": "PersistentVolumeClaim", "metadata": {"name": "c"}, "spec": spec}),
+    )
+    .await;
+    let volume = |name: &str| {
+        json!({"apiVersion": "v1", "kind": "PersistentVolume", "metadata": {"name": name}, "spec": {
+            "capacity": {"storage": "1Gi"}, "accessModes": ["ReadWriteOnce"], "hostPath": {"path": "/x"}}})
+    };
+    assert_eq!(claims.get("c").await.unwrap().data["status"]["phase"], "Pending");
+    create(&client, volume("v")).await;
+    create(&client, volume("w")).await;
+    let volumes = api(&client, "v1", "PersistentVolume");
+    eventually(&volumes, "w", "available", |v| v["status"]["phase"] == "Available").await;
+    eventually(&claims, "c", "bound", |c| c["status"]["phase"] == "Bound").await;
+    eventually(&volumes, "v", "bound", |v| v["status"]["phase"] == "Bound").await;
+}
