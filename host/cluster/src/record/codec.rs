@@ -198,15 +198,16 @@ pub(super) fn decode(application: &ApplicationId, holder: &Value) -> Result<Reco
     if found != expected {
         return Err(format!("it is revision {revision}, and its name is not {expected:?}"));
     }
+    let ours = document.contains_key(OURS);
     let mut objects = Vec::new();
-    for manifest::Document { source, object } in manifest::read(&release.text("/manifest"))? {
+    for manifest::Document { source, object } in manifest::read(&release.text("/manifest"), ours)? {
         // What has no name (`generateName`) Helm creates and forgets.
         let Ok(target) = ObjectRef::of(&object) else { continue };
         objects.push(ReleaseObject { target, object, source: source.unwrap_or_default() });
     }
     let mut hooks = Vec::new();
     for (at, entry) in release.list("/hooks").iter().enumerate() {
-        hooks.extend(read_hook(at, entry)?);
+        hooks.extend(read_hook(at, entry, ours)?);
     }
     // Helm itself finds revisions by the label.
     let word = label(holder, "status").map_or_else(|| release.text("/info/status"), str::to_owned);
@@ -238,7 +239,7 @@ pub(super) fn decode(application: &ApplicationId, holder: &Value) -> Result<Reco
             .and_then(|it| u32::try_from(it).ok())
             .filter(|it| *it > 0),
         maintenance: release.at("/barbless/maintenance").and_then(Value::as_bool).unwrap_or_else(is_maintained),
-        written_by_helm: !document.contains_key(OURS),
+        written_by_helm: !ours,
         objects,
         hooks,
         document,
@@ -246,10 +247,10 @@ pub(super) fn decode(application: &ApplicationId, holder: &Value) -> Result<Reco
 }
 
 /// One hook; nothing if its manifest has no object with a name.
-fn read_hook(at: usize, entry: &Value) -> Result<Option<RecordedHook>, String> {
+fn read_hook(at: usize, entry: &Value, ours: bool) -> Result<Option<RecordedHook>, String> {
     let Some(map) = entry.as_object() else { return Ok(None) };
     let fields = Fields(map);
-    let Some(document) = manifest::read(&fields.text("/manifest"))?.into_iter().next() else { return Ok(None) };
+    let Some(document) = manifest::read(&fields.text("/manifest"), ours)?.into_iter().next() else { return Ok(None) };
     let Ok(target) = ObjectRef::of(&document.object) else { return Ok(None) };
     let words = |pointer: &str| fields.list(pointer).iter().filter_map(Value::as_str).map(str::to_owned);
     let policy = |word: String| serde_json::from_value::<DeletePolicy>(word.into()).ok();

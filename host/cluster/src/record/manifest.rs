@@ -8,6 +8,8 @@ use serde_json::{Map, Value};
 
 use crate::limits::{MANIFEST_DEPTH, MANIFEST_STACK};
 
+mod own;
+
 const SOURCE: &str = "# Source: ";
 /// A key that is longer needs the explicit form: parsers look for its colon only so far, 1024 characters.
 const SIMPLE_KEY: usize = 1000;
@@ -182,17 +184,18 @@ pub(super) struct Document {
     pub(super) object: Value,
 }
 
-/// The objects of a manifest; those of lists one by one. Documents without an object are left out.
+/// The objects of a manifest; those of lists one by one. Documents without an object are left out. `ours` says that
+/// [`write`] most likely wrote it; then it is read faster.
 ///
 /// # Errors
 /// The first document that is no YAML.
-pub(super) fn read(manifest: &str) -> Result<Vec<Document>, String> {
+pub(super) fn read(manifest: &str, ours: bool) -> Result<Vec<Document>, String> {
     // The parser is recursive, and a record may have been written by anybody in the namespace.
     stacker::grow(MANIFEST_STACK, || {
         let mut documents = Vec::new();
         for text in split(manifest) {
             let source = text.lines().find_map(|line| line.strip_prefix(SOURCE)).map(str::to_owned);
-            let value = parse(&text).map_err(|why| {
+            let value = parse(&text, ours).map_err(|why| {
                 format!("the manifest of {:?} is no YAML: {why}", source.as_deref().unwrap_or("an unknown template"))
             })?;
             expand(value, source.as_ref(), &mut documents);
@@ -220,10 +223,13 @@ fn split(manifest: &str) -> Vec<String> {
     documents
 }
 
-fn parse(text: &str) -> Result<Value, String> {
+fn parse(text: &str, ours: bool) -> Result<Value, String> {
     let content = content(text);
     if content.is_empty() {
         return Ok(Value::Null);
+    }
+    if ours && let Some(value) = own::read(content) {
+        return Ok(value);
     }
     // JSON is what some charts render, and it is read faster.
     if content.starts_with('{')
