@@ -365,3 +365,67 @@ async fn the_limit_of_history_holds_before_the_new_revision_is_there() {
     let history = cluster.release_history(&app()).await.expect("an answer");
     assert_eq!(history.iter().map(|it| it.revision).collect::<Vec<_>>(), [3, 4]);
 }
+
+/// A connection to a cluster that dies with the request of this number that writes: it is not carried out, and neither is
+/// any after it.
+fn dying(devcluster: &barbless_devcluster::DevCluster, writes: usize) -> Cluster {
+    let left = std::sync::Arc::new(std::sync::atomic::AtomicUsize::new(writes));
+    let router = devcluster.router();
+    let service = tower::service_fn(move |request: http::Request<kube::client::Body>| {
+        let (router, left) = (router.clone(), std::sync::Arc::clone(&left));
+        async move {
+            use std::sync::atomic::Ordering::Relaxed;
+            let reads = request.method() == http::Method::GET;
+            if !reads && left.fetch_update(Relaxed, Relaxed, |left| left.checked_sub(1)).is_err() {
+                return Err("the process was killed");
+            }
+            let answer = tower::ServiceExt::oneshot(router, request.map(axum::body::Body::new)).await;
+            answer.map_err(|never| match never {})
+        }
+    });
+    Cluster::new(kube::Client::new(service, "default"))
+}
+
+#[tokio::test]
+async fn a_process_that_dies_at_any_write_leaves_a_history_that_goes_on() {
+    for writes in 0..12 {
+        let (devcluster, cluster) = start(false).await;
+        deploy(&cluster, &json!({"n": "1"})).await;
+        let mut failed = begin(&cluster, &json!({"n": "2"}), "me", now()).await.expect("begun");
+        cluster.finish_release(&mut failed, ReleaseStatus::Failed, "broken", now()).await.expect("finished");
+
+        let doomed = dying(&devcluster, writes);
+        let whole = async {
+            let plan = plan_for(&doomed, objects(&json!({"n": "3"})), &[]).await;
+            let settings = json!({});
+            let new = NewRevision { kept_revisions: 2, ..revision(&plan, &settings, "doomed", later(10)) };
+            let mut record = doomed.begin_release(&app(), new).await?;
+            doomed.release_heartbeat(&record, later(11)).await?;
+            let job = record.hooks[0].hook.target.clone();
+            doomed.hook_started(&mut record, &job, later(12)).await?;
+            record.hook_ended(&job, HookPhase::Succeeded, later(13));
+            doomed.finish_release(&mut record, ReleaseStatus::Deployed, "done", later(14)).await
+        };
+        let ended = whole.await;
+        // An old revision goes, then the new one: creation, sign of life, hook, end; and the older one is superseded.
+        assert_eq!(ended.is_ok(), writes >= 6, "after {writes} writes: {ended:?}");
+
+        let history = cluster.release_history(&app()).await.expect("an answer");
+        let deployed: Vec<u32> =
+            history.iter().filter(|it| it.status == ReleaseStatus::Deployed).map(|it| it.revision).collect();
+        assert!(!deployed.is_empty(), "after {writes} writes something is deployed");
+        // The next process waits for a dead one to count as dead, and no longer.
+        let pending = history.last().is_some_and(|it| it.status.is_pending());
+        if pending {
+            let busy = begin(&cluster, &json!({"n": "4"}), "next", later(20)).await.expect_err("it may live");
+            assert_eq!(busy.reason(), "ReleaseInProgress");
+        }
+        let mut record = begin(&cluster, &json!({"n": "4"}), "next", later(100)).await.expect("begun");
+        cluster.finish_release(&mut record, ReleaseStatus::Deployed, "done", later(101)).await.expect("finished");
+        let history = cluster.release_history(&app()).await.expect("an answer");
+        let deployed: Vec<u32> =
+            history.iter().filter(|it| it.status == ReleaseStatus::Deployed).map(|it| it.revision).collect();
+        assert_eq!(deployed, [record.revision], "after {writes} writes");
+        assert!(history.iter().all(|it| !it.status.is_pending() && it.owner.is_none()), "after {writes} writes");
+    }
+}
