@@ -9,7 +9,7 @@ use serde_json::Value;
 
 pub(crate) use defaults::apply as default;
 pub(crate) use immutable::immutable;
-pub(crate) use validation::{metadata, spec as validate};
+pub(crate) use validation::{data_bytes, metadata, spec as validate};
 
 use crate::{
     json,

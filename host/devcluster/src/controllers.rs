@@ -430,7 +430,11 @@ fn is_true(object: &Value, kind: &str) -> bool {
 
 /// A condition, with the time of the old one if its status is the same.
 fn make_condition(object: &Value, kind: &str, status: bool, reason: &str, message: &str) -> Value {
-    let status = if status { "True" } else { "False" };
+    make_condition_as(object, kind, if status { "True" } else { "False" }, reason, message)
+}
+
+/// As [`make_condition`], with a status that may be `Unknown`.
+fn make_condition_as(object: &Value, kind: &str, status: &str, reason: &str, message: &str) -> Value {
     let old = condition(object, kind).filter(|old| text(old, &["status"]) == status);
     let since = old.map(|old| text(old, &["lastTransitionTime"]).to_owned()).filter(|time| !time.is_empty());
     json!({"type": kind, "status": status, "reason": reason, "message": message,

@@ -22,8 +22,15 @@
 //! same. A PersistentVolumeClaim, a Service of type `LoadBalancer` or an Ingress with `run: hang` never gets a volume or an
 //! address.
 //!
+//! What goes wrong is also told in Events, as a kubelet and a scheduler would.
+//!
 //! A Job makes its next Pod at once after a failure, and restarts in its Pods do not wait longer and longer. Failure and
 //! success policies of Jobs are not known.
+//!
+//! # What is not there
+//!
+//! Users, roles and quotas mean nothing; admission webhooks and policies are kept and never asked; a CronJob makes no Jobs;
+//! `exec`, `attach`, `port-forward` and proxies are not offered; definitions convert with strategy `None` only.
 //!
 //! # Tests
 //!

@@ -5,7 +5,7 @@ use std::sync::Arc;
 use serde_json::{Value, json};
 
 use super::{
-    Context, Next, condition, controller_of, is_terminating, is_true, make_condition,
+    Context, Next, condition, controller_of, is_terminating, is_true, make_condition, make_condition_as,
     pods::PODS,
     reference_to, short_hash,
     work::{Item, Queue, Role},
@@ -256,7 +256,7 @@ pub(super) fn deployment(context: &Context, item: &Item) -> Result<Next, ApiErro
         return Ok(Next::Done);
     }
     roll(context, object, current, &others, wanted, paused)?;
-    show_deployment(context, &stored, current, &sets, wanted)
+    show_deployment(context, &stored, current, &sets, wanted, paused)
 }
 
 fn create_replica_set(
@@ -345,6 +345,7 @@ fn show_deployment(
     current: &Stored,
     sets: &[Arc<Stored>],
     wanted: i64,
+    paused: bool,
 ) -> Result<Next, ApiError> {
     let object = &stored.value;
     let sum = |field: &str| sets.iter().map(|s| replicas(&s.value, &["status", field])).sum::<i64>();
@@ -380,6 +381,8 @@ fn show_deployment(
         .any(|f| replicas(object, &["status", f]) != replicas(&status, &[f]))
         || at(object, &["status", "observedGeneration"]) != at(&status, &["observedGeneration"]);
     let old = condition(object, "Progressing");
+    let was_paused = old.is_some_and(|c| text(c, &["reason"]) == "DeploymentPaused");
+    let moved = moved || was_paused != paused;
     let last = old.map(|c| text(c, &["lastUpdateTime"]).to_owned()).filter(|t| !t.is_empty());
     let deadline = context.seconds(int(object, &["spec", "progressDeadlineSeconds"]).unwrap_or(600));
     if moved {
@@ -387,9 +390,12 @@ fn show_deployment(
     }
     let since = context.began(stored.uid(), PROGRESS, last.as_deref().unwrap_or_default());
     let late = !complete
+        && !paused
         && !moved
         && (since.elapsed() >= deadline || old.is_some_and(|c| text(c, &["reason"]) == "ProgressDeadlineExceeded"));
-    let mut progress = if complete {
+    let mut progress = if paused {
+        make_condition_as(object, "Progressing", "Unknown", "DeploymentPaused", "Deployment is paused")
+    } else if complete {
         let message = format!("ReplicaSet \"{name}\" has successfully progressed.");
         make_condition(object, "Progressing", true, "NewReplicaSetAvailable", &message)
     } else if late {
@@ -410,7 +416,7 @@ fn show_deployment(
     set(&mut availability, &["lastUpdateTime"], turned);
     set(&mut status, &["conditions"], json!([availability, progress]));
     context.set_status(stored, &status)?;
-    if complete || late {
+    if complete || late || paused {
         return Ok(Next::Done);
     }
     Ok(Next::At(since + deadline))

@@ -3,10 +3,47 @@
 use serde_json::{Value, json};
 
 use crate::{
+    builtin,
     catalog::Resource,
     json::{at, copy, int, list, remove, same, set},
-    status::Cause,
+    status::{ApiError, Cause},
 };
+
+/// The bound of etcd on one request (`--max-request-bytes`).
+const STORED_BYTES_MAX: usize = 3 * 512 * 1024;
+
+/// Refuses what a real store would not take. Secrets are stored without their base64.
+pub(super) fn check_size(resource: &Resource, object: &Value) -> Result<(), ApiError> {
+    let mut counter = Counter(0);
+    // A document always can be written, and counting cannot fail.
+    if serde_json::to_writer(&mut counter, object).is_err() {
+        return Ok(());
+    }
+    let mut bytes = counter.0;
+    if resource.is("", "Secret") {
+        let encoded = object.get("data").and_then(Value::as_object).into_iter().flatten();
+        bytes = bytes.saturating_sub(encoded.filter_map(|(_, value)| value.as_str()).map(str::len).sum());
+        bytes += builtin::data_bytes("Secret", object);
+    }
+    if bytes > STORED_BYTES_MAX {
+        return Err(ApiError::new(500, "", "etcdserver: request is too large"));
+    }
+    Ok(())
+}
+
+/// Counts what is written to it.
+struct Counter(usize);
+
+impl std::io::Write for Counter {
+    fn write(&mut self, bytes: &[u8]) -> std::io::Result<usize> {
+        self.0 += bytes.len();
+        Ok(bytes.len())
+    }
+
+    fn flush(&mut self) -> std::io::Result<()> {
+        Ok(())
+    }
+}
 
 /// Kinds that a PUT may create.
 pub(super) fn creates_on_update(resource: &Resource) -> bool {

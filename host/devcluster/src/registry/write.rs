@@ -9,8 +9,8 @@ use super::{
     admit::quality_class,
     convert,
     rules::{
-        bump_generation, creates_on_update, has_generation, is_finished, keep_what_the_server_owns, new_finalizers,
-        reset_fields, restrict_to_endpoint,
+        bump_generation, check_size, creates_on_update, has_generation, is_finished, keep_what_the_server_owns,
+        new_finalizers, reset_fields, restrict_to_endpoint,
     },
 };
 use crate::{
@@ -203,6 +203,7 @@ impl Registry {
             let object = Arc::new(Stored::unwritten(object));
             return Ok(Outcome { object, created: true, removed: false, warnings, ticket: Ticket::done() });
         }
+        check_size(resource, &object)?;
         convert::to_storage(resource, &mut object);
         let written = self.store.commit(&resource.table, &key, Expect::Absent, Write::Put(object));
         let (stored, ticket) = written.map_err(|_| ApiError::already_exists(resource.about(), &name, false))?;
@@ -438,6 +439,7 @@ impl Registry {
             let object = Arc::new(Stored::new(new, stored.revision));
             return Ok(Some(Outcome { object, created: false, removed, warnings, ticket: Ticket::done() }));
         }
+        check_size(resource, &new)?;
         convert::to_storage(resource, &mut new);
         let key = (namespace, name);
         let write = if removed { Write::Delete(new) } else { Write::Put(new) };

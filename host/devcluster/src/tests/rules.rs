@@ -535,3 +535,26 @@ async fn an_apply_of_the_wrong_type_is_an_error_without_a_reason() {
         "failed to create typed patch object (default/m; /v1, Kind=ConfigMap): .data.a: expected string, got &{1}";
     assert_eq!(refused["message"], message);
 }
+
+#[tokio::test]
+async fn what_is_too_large_is_refused_by_the_bound_that_it_breaks() {
+    let wire = Wire::start().await;
+    let text = |bytes: usize| "x".repeat(bytes);
+    let encoded = |bytes: usize| base64::Engine::encode(&base64::engine::general_purpose::STANDARD, vec![b'x'; bytes]);
+    let (secrets, maps) = (base("v1", "secrets"), base("v1", "configmaps"));
+    const MEBIBYTE: usize = 1024 * 1024;
+    let secret = |name: &str, bytes: usize| json!({"metadata": {"name": name}, "data": {"k": encoded(bytes)}});
+    let (code, _) = wire.json("POST", &secrets, &[], secret("fits", MEBIBYTE)).await;
+    assert_eq!(code, 201, "the bound is on the data, not on its base64");
+    let (code, refused) = wire.json("POST", &secrets, &[], secret("large", MEBIBYTE + 1)).await;
+    let too_long = "Too long: may not be more than 1048576 bytes";
+    assert_eq!((code, causes(&refused)), (422, vec![("data", "FieldValueTooLong", too_long)]));
+    let map = |name: &str, bytes: usize| json!({"metadata": {"name": name}, "data": {"k": text(bytes)}});
+    assert_eq!(wire.json("POST", &maps, &[], map("fits", MEBIBYTE)).await.0, 201);
+    let (code, refused) = wire.json("POST", &maps, &[], map("large", MEBIBYTE + 1)).await;
+    assert_eq!((code, causes(&refused)), (422, vec![("[]", "FieldValueTooLong", too_long)]));
+    let event =
+        json!({"metadata": {"name": "e"}, "involvedObject": {"namespace": "default"}, "message": text(MEBIBYTE * 2)});
+    let (code, refused) = wire.json("POST", &base("v1", "events"), &[], event).await;
+    assert_eq!((code, &refused["message"]), (500, &json!("etcdserver: request is too large")));
+}

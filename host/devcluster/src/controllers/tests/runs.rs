@@ -340,3 +340,21 @@ async fn a_volume_waits_to_be_had_and_a_claim_for_the_volume_that_it_names() {
     eventually(&claims, "c", "bound", |c| c["status"]["phase"] == "Bound").await;
     eventually(&volumes, "v", "bound", |v| v["status"]["phase"] == "Bound").await;
 }
+
+#[tokio::test]
+async fn a_paused_deployment_says_so_and_goes_on_afterwards() {
+    let (_cluster, client) = fast(Duration::from_millis(1)).await;
+    let mut web = deployment("web", &json!({}));
+    web["spec"]["progressDeadlineSeconds"] = json!(60);
+    create(&client, web).await;
+    let deployments = api(&client, "apps/v1", "Deployment");
+    let reason = |reason: &'static str| move |d: &Value| condition(d, "Progressing")["reason"] == reason;
+    eventually(&deployments, "web", "first", reason("NewReplicaSetAvailable")).await;
+    let pause = |paused: bool| Patch::Merge(json!({"spec": {"paused": paused}}));
+    deployments.patch("web", &PatchParams::default(), &pause(true)).await.unwrap();
+    let paused = eventually(&deployments, "web", "paused", reason("DeploymentPaused")).await;
+    assert_eq!(condition(&paused, "Progressing")["status"], "Unknown");
+    deployments.patch("web", &PatchParams::default(), &pause(false)).await.unwrap();
+    let done = eventually(&deployments, "web", "resumed", reason("NewReplicaSetAvailable")).await;
+    assert_eq!(condition(&done, "Progressing")["status"], "True");
+}
