@@ -3,6 +3,7 @@
 use std::fmt;
 use std::process::ExitCode;
 
+pub use barbless_domain::error::chain;
 use barbless_domain::event::Failure;
 
 /// How the program ends. The numbers are documented in the README and never change.
@@ -139,43 +140,9 @@ pub(crate) fn printable(text: &str, lines: bool) -> String {
 
 impl std::error::Error for Report {}
 
-/// The texts of an error and its sources, `outer: inner`; a source that the outer text already ends with is left out.
-#[must_use]
-pub fn chain(error: &dyn std::error::Error) -> String {
-    let mut text = error.to_string();
-    let mut source = error.source();
-    while let Some(inner) = source {
-        let inner_text = inner.to_string();
-        if !text.ends_with(&inner_text) {
-            text.push_str(": ");
-            text.push_str(&inner_text);
-        }
-        source = inner.source();
-    }
-    text
-}
-
 #[cfg(test)]
 mod tests {
     use super::*;
-
-    #[derive(Debug, thiserror::Error)]
-    #[error("reading the manifest")]
-    struct Outer(#[source] Inner);
-
-    #[derive(Debug, thiserror::Error)]
-    #[error("no such file")]
-    struct Inner;
-
-    #[derive(Debug, thiserror::Error)]
-    #[error("reading: {0}")]
-    struct Repeating(#[source] Inner);
-
-    #[test]
-    fn each_source_is_told_once() {
-        assert_eq!(chain(&Outer(Inner)), "reading the manifest: no such file");
-        assert_eq!(chain(&Repeating(Inner)), "reading: no such file");
-    }
 
     #[test]
     fn a_report_says_what_where_why_and_what_to_do() {

@@ -2,6 +2,7 @@
 
 use std::fmt;
 
+pub(crate) use barbless_domain::error::chain;
 use barbless_domain::identity::{Gvk, ObjectRef};
 
 /// A request that failed.
@@ -25,6 +26,16 @@ pub enum Error {
         object: String,
         /// What the client says.
         source: Box<kube::Error>,
+    },
+    /// The API server took a request and did not answer in time. It may have been carried out.
+    #[error("cannot {action} {object}: the API server did not answer within {} s", waited.as_secs())]
+    TimedOut {
+        /// What was tried.
+        action: &'static str,
+        /// On what.
+        object: String,
+        /// How long was waited.
+        waited: std::time::Duration,
     },
     /// A name that cannot be part of a request.
     #[error("cannot {action} {object}: {why}")]
@@ -128,6 +139,7 @@ impl Error {
             Self::Api(error) if error.reason.is_empty() => "ApiError",
             Self::Api(error) => &error.reason,
             Self::Unreachable { .. } => "ApiUnreachable",
+            Self::TimedOut { .. } => "ApiTimedOut",
             Self::BadRequest { .. } => "BadRequest",
             Self::Malformed { .. } => "Malformed",
             Self::Contended { .. } => "Conflict",
@@ -206,19 +218,4 @@ impl Error {
 /// The manager in `conflict with "kubectl" using apps/v1`. The API has no field for it.
 fn conflicting_manager(message: &str) -> String {
     message.split('"').nth(1).unwrap_or(message).to_owned()
-}
-
-/// A message with those of its sources, leaving out a source that the text already ends with: kube repeats them.
-pub(crate) fn chain(error: &dyn std::error::Error) -> String {
-    let mut text = error.to_string();
-    let mut source = error.source();
-    while let Some(inner) = source {
-        let more = inner.to_string();
-        if !text.contains(&more) {
-            text.push_str(": ");
-            text.push_str(&more);
-        }
-        source = inner.source();
-    }
-    text
 }

@@ -134,6 +134,21 @@ pub struct Failure {
     pub retry_after_ms: Option<u64>,
 }
 
+impl Failure {
+    /// A failure with a reason and a message.
+    #[must_use]
+    pub fn new(reason: &str, message: impl Into<String>) -> Self {
+        Self { reason: reason.to_owned(), message: message.into(), hint: None, retry_after_ms: None }
+    }
+
+    /// With a hint.
+    #[must_use]
+    pub fn hint(mut self, hint: impl Into<String>) -> Self {
+        self.hint = Some(hint.into());
+        self
+    }
+}
+
 /// Health of the rendered workloads.
 #[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
 pub enum Workloads {

@@ -9,7 +9,10 @@
 
 pub mod declaration;
 pub mod effect;
+pub mod error;
 pub mod event;
+#[cfg(test)]
+mod fixtures;
 pub mod grant;
 pub mod hook;
 pub mod identity;

@@ -1,43 +1,8 @@
 use proptest::prelude::*;
 
 use super::*;
+use crate::fixtures::{at, hook, objects, schedule};
 use crate::hook::{LabelRequirement, WatchEventType};
-
-fn hook(name: &str, bindings: Vec<Binding>) -> HookDeclaration {
-    HookDeclaration {
-        name: name.to_owned(),
-        bindings,
-        queue: "main".to_owned(),
-        allow_failure: false,
-        rate_limit: None,
-    }
-}
-
-fn at(stage: Stage, order: i32) -> Binding {
-    Binding::Lifecycle { stage, order }
-}
-
-fn schedule(name: &str, crontab: &str) -> Binding {
-    Binding::Schedule(ScheduleBinding { name: name.to_owned(), crontab: crontab.to_owned() })
-}
-
-fn objects(name: &str) -> KubernetesBinding {
-    KubernetesBinding {
-        name: name.to_owned(),
-        api_version: "v1".to_owned(),
-        kind: "ConfigMap".to_owned(),
-        name_selector: Vec::new(),
-        label_selector: None,
-        field_selector: Vec::new(),
-        filter: Projection::Whole,
-        execute_on_events: vec![WatchEventType::Added, WatchEventType::Modified, WatchEventType::Deleted],
-        execute_on_synchronization: true,
-        wait_for_synchronization: true,
-        keep_full_objects: false,
-        group: None,
-        include_snapshots_from: Vec::new(),
-    }
-}
 
 fn component(path: &str, hooks: Vec<HookDeclaration>) -> ComponentDeclarations {
     ComponentDeclarations { component: path.to_owned(), hooks, exports_filter: false }

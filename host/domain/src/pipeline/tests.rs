@@ -6,61 +6,24 @@ use proptest::prelude::*;
 use serde_json::json;
 
 use super::*;
-use crate::event::Released;
-use crate::hook::{Binding, KubernetesBinding, Projection, WatchEventType};
+use crate::event::{Failure, Released, Rendered};
+use crate::fixtures::{at, desired, hook, objects};
+use crate::hook::{Binding, Change, WatchEventType};
+use crate::limits;
 use crate::status::Status;
-
-/// What a hook queue of the declarations is called.
-const QUEUE: &str = "main";
 
 fn id() -> ApplicationId {
     ApplicationId::new("demo", "web").unwrap()
 }
 
-fn hook(name: &str, stages: &[(Stage, i32)], kubernetes: bool) -> HookDeclaration {
-    let mut bindings: Vec<Binding> =
-        stages.iter().map(|(stage, order)| Binding::Lifecycle { stage: *stage, order: *order }).collect();
-    if kubernetes {
-        bindings.push(Binding::Kubernetes(KubernetesBinding {
-            name: "objects".into(),
-            api_version: "v1".into(),
-            kind: "ConfigMap".into(),
-            name_selector: vec![],
-            label_selector: None,
-            field_selector: vec![],
-            filter: Projection::Whole,
-            execute_on_events: vec![WatchEventType::Added, WatchEventType::Modified, WatchEventType::Deleted],
-            execute_on_synchronization: true,
-            wait_for_synchronization: true,
-            keep_full_objects: false,
-            group: None,
-            include_snapshots_from: vec![],
-        }));
-    }
-    HookDeclaration { name: name.into(), bindings, queue: QUEUE.into(), allow_failure: false, rate_limit: None }
-}
-
 fn hooks() -> Vec<HookDeclaration> {
     use Stage::{AfterDeleteHelm, AfterHelm, BeforeDeleteHelm, BeforeHelm, OnStartup};
     vec![
-        hook("b", &[(BeforeHelm, 1)], false),
-        hook("a", &[(BeforeHelm, 1), (AfterHelm, 0)], true),
-        hook("c", &[(BeforeHelm, 0), (BeforeDeleteHelm, 0)], false),
-        hook("d", &[(OnStartup, 0), (AfterDeleteHelm, 0)], false),
+        hook("b", vec![at(BeforeHelm, 1)]),
+        hook("a", vec![at(BeforeHelm, 1), at(AfterHelm, 0), Binding::Kubernetes(objects("objects"))]),
+        hook("c", vec![at(BeforeHelm, 0), at(BeforeDeleteHelm, 0)]),
+        hook("d", vec![at(OnStartup, 0), at(AfterDeleteHelm, 0)]),
     ]
-}
-
-fn desired(version: &str) -> Desired {
-    Desired {
-        generation: 1,
-        version: version.into(),
-        settings: json!({}),
-        maintenance: false,
-        deleting: false,
-        skip_delete_hooks: false,
-        retry: String::new(),
-        deletion_step: None,
-    }
 }
 
 /// A world in which every effect ends well, unless told otherwise.

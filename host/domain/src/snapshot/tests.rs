@@ -1,23 +1,10 @@
 use serde_json::json;
 
 use super::*;
+use crate::fixtures::objects;
 
 fn binding(filter: Projection) -> KubernetesBinding {
-    KubernetesBinding {
-        name: "pods".into(),
-        api_version: "v1".into(),
-        kind: "Pod".into(),
-        name_selector: vec![],
-        label_selector: None,
-        field_selector: vec![],
-        filter,
-        execute_on_events: vec![WatchEventType::Added, WatchEventType::Modified, WatchEventType::Deleted],
-        execute_on_synchronization: true,
-        wait_for_synchronization: true,
-        keep_full_objects: false,
-        group: None,
-        include_snapshots_from: vec![],
-    }
+    KubernetesBinding { kind: "Pod".into(), filter, ..objects("pods") }
 }
 
 fn pod(name: &str, version: &str, phase: &str) -> Value {

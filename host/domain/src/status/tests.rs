@@ -5,34 +5,15 @@ use serde_json::json;
 use super::*;
 use crate::effect::Effect;
 use crate::event::{Answer, Desired, Event, Released, Rendered};
-use crate::hook::{Binding, HookDeclaration};
+use crate::fixtures::{at, desired, hook};
+use crate::hook::HookDeclaration;
 use crate::identity::ApplicationId;
 use crate::pipeline::step;
 use crate::queue::{Ticket, Time};
 
 fn hooks() -> Vec<HookDeclaration> {
-    let bindings =
-        |stages: &[Stage]| stages.iter().map(|&stage| Binding::Lifecycle { stage, order: 0 }).collect::<Vec<_>>();
-    vec![HookDeclaration {
-        name: "prepare".into(),
-        bindings: bindings(&[Stage::OnStartup, Stage::BeforeHelm, Stage::AfterHelm, Stage::BeforeDeleteHelm]),
-        queue: "main".into(),
-        allow_failure: false,
-        rate_limit: None,
-    }]
-}
-
-fn desired(version: &str) -> Desired {
-    Desired {
-        generation: 1,
-        version: version.into(),
-        settings: json!({}),
-        maintenance: false,
-        deleting: false,
-        skip_delete_hooks: false,
-        retry: String::new(),
-        deletion_step: None,
-    }
+    let stages = [Stage::OnStartup, Stage::BeforeHelm, Stage::AfterHelm, Stage::BeforeDeleteHelm];
+    vec![hook("prepare", stages.iter().map(|stage| at(*stage, 0)).collect())]
 }
 
 /// An application, with effects that are answered in order, each well unless told otherwise.
