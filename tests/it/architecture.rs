@@ -368,6 +368,25 @@ fn nothing_outside_tests_gives_up() {
     none(&findings, "code that gives up");
 }
 
+/// Templates and releases may not know each other, so Helm's two orders stand in both.
+#[test]
+fn templates_and_releases_order_kinds_alike() {
+    use barbless_domain::release;
+    use barbless_template as template;
+    let mut findings = Vec::new();
+    let mut compare = |order: &str, kinds: &[&str], rank: fn(&str) -> usize| {
+        // A kind that no list has shows the length of the other list.
+        for (place, kind) in kinds.iter().copied().chain(["NoSuchKind"]).enumerate() {
+            if rank(kind) != place {
+                findings.push(format!("{order}: {kind} is at {place} in templates and at {} in releases", rank(kind)));
+            }
+        }
+    };
+    compare("installation", template::install_order(), release::install_rank);
+    compare("removal", template::uninstall_order(), release::remove_rank);
+    none(&findings, "kinds in two orders");
+}
+
 #[test]
 fn the_scan_sees_code_and_only_code() {
     let text = concat!(

@@ -25,5 +25,7 @@ mod yaml;
 
 pub use error::{Error, Frame, Kind};
 pub use limits::{Limit, Limits};
-pub use manifest::{Manifest, install_rank, sort_for_install, sort_for_uninstall, uninstall_rank};
+pub use manifest::{
+    Manifest, install_order, install_rank, sort_for_install, sort_for_uninstall, uninstall_order, uninstall_rank,
+};
 pub use render::{Capabilities, Files, Input, Lookup, NoLookup, Release, Rendered, RenderedFile, render, render_files};

@@ -137,6 +137,16 @@ pub fn uninstall_rank(kind: &str) -> usize {
     rank(UNINSTALL_ORDER, kind)
 }
 
+/// The kinds that Helm's order of installation knows, first to last.
+pub fn install_order() -> &'static [&'static str] {
+    INSTALL_ORDER
+}
+
+/// The kinds that Helm's order of removal knows, first to last.
+pub fn uninstall_order() -> &'static [&'static str] {
+    UNINSTALL_ORDER
+}
+
 fn kind_of(object: &Json) -> &str {
     object.get("kind").and_then(Json::as_str).unwrap_or_default()
 }
