@@ -10,11 +10,12 @@ use std::time::Instant;
 
 use barbless_domain::grant::Scope;
 use barbless_domain::identity::Gvk;
-use k8s_openapi::apimachinery::pkg::apis::meta::v1::APIResource;
+use k8s_openapi::apimachinery::pkg::apis::meta::v1::{APIResource, APIResourceList};
 use kube::core::ApiResource;
 
 use crate::error::Error;
 use crate::limits::{DISCOVERY_ENTRIES, DISCOVERY_HIT, DISCOVERY_MISS};
+use crate::request::answered;
 
 /// A kind that is served.
 #[derive(Debug, Clone, PartialEq, Eq)]
@@ -79,16 +80,11 @@ impl Discovery {
         if let Some(known) = self.known(&api_version, &gvk.kind) {
             return known.ok_or_else(missing);
         }
-        let answer = if gvk.group.is_empty() {
-            client.list_core_api_resources(&gvk.version).await
-        } else {
-            client.list_api_group_resources(&api_version).await
-        };
-        let kinds = match answer {
-            Ok(list) => kinds_of(gvk, list.resources),
+        let kinds = match kinds_of(client, &api_version).await {
+            Ok(list) => by_kind(gvk, list.resources),
             // The group version is not served at all; remembered like a kind that is missing in it.
-            Err(kube::Error::Api(status)) if status.code == 404 => BTreeMap::new(),
-            Err(error) => return Err(Error::of("discover", &api_version, error)),
+            Err(error) if error.is_not_found() => BTreeMap::new(),
+            Err(error) => return Err(error),
         };
         let found = kinds.get(&gvk.kind).cloned();
         let mut entries = self.entries.lock().unwrap_or_else(PoisonError::into_inner);
@@ -129,7 +125,16 @@ impl Discovery {
     }
 }
 
-fn kinds_of(gvk: &Gvk, resources: Vec<APIResource>) -> BTreeMap<String, Resource> {
+/// What the API server says of a group version.
+pub(crate) async fn kinds_of(client: &kube::Client, api_version: &str) -> Result<APIResourceList, Error> {
+    if api_version.contains('/') {
+        answered("discover", api_version, client.list_api_group_resources(api_version)).await
+    } else {
+        answered("discover", api_version, client.list_core_api_resources(api_version)).await
+    }
+}
+
+fn by_kind(gvk: &Gvk, resources: Vec<APIResource>) -> BTreeMap<String, Resource> {
     let mut kinds: BTreeMap<String, Resource> = BTreeMap::new();
     let mut subresources: Vec<(String, String)> = Vec::new();
     for resource in resources {

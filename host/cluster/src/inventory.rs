@@ -14,7 +14,7 @@ use crate::Cluster;
 use crate::discovery::Resource;
 use crate::error::Error;
 use crate::limits::PARALLEL;
-use crate::request::{Target, metadata};
+use crate::request::{Target, answered, metadata};
 
 /// What became of the orphans of an application.
 #[derive(Debug, Clone, Default, PartialEq, Eq)]
@@ -162,8 +162,7 @@ impl Cluster {
             candidates.push(version.to_owned());
         } else {
             candidates.push(version.to_owned());
-            let groups = self.client().list_api_groups().await;
-            let groups = groups.map_err(|error| Error::of("discover", "API groups", error))?;
+            let groups = answered("discover", "API groups", self.client().list_api_groups()).await?;
             for group in groups.groups {
                 let served = group.versions.into_iter().filter(|served| served.version == version);
                 candidates.extend(served.map(|served| served.group_version));

@@ -47,3 +47,6 @@ pub(crate) const MANIFEST_STACK: usize = 32 * 1024 * 1024;
 pub(crate) const EVENT_MESSAGE: usize = 1024;
 /// How long definitions of custom resources may take to be established.
 pub(crate) const ESTABLISH_WAIT: Duration = Duration::from_secs(60);
+/// How long one request to the API server may take, watches excluded. The API server itself gives up after a minute; one
+/// that is further away than that is as good as down, and whoever asked comes again.
+pub(crate) const REQUEST_WAIT: Duration = Duration::from_secs(60);

@@ -13,7 +13,7 @@ use serde_json::Value;
 use crate::Cluster;
 use crate::discovery::Resource;
 use crate::error::Error;
-use crate::limits::{PAGE, PAGES_MAX};
+use crate::limits::{PAGE, PAGES_MAX, REQUEST_WAIT};
 
 /// Which collection a request goes to, and what it is called in messages.
 pub(crate) struct Target<'a> {
@@ -45,6 +45,18 @@ fn check_segment(part: &str) -> Result<(), &'static str> {
     Ok(())
 }
 
+/// Waits for the answer to a request, and not for ever.
+pub(crate) async fn answered<T>(
+    action: &'static str,
+    object: impl std::fmt::Display,
+    answer: impl Future<Output = Result<T, kube::Error>>,
+) -> Result<T, Error> {
+    match tokio::time::timeout(REQUEST_WAIT, answer).await {
+        Ok(answer) => answer.map_err(|error| Error::of(action, object, error)),
+        Err(_) => Err(Error::TimedOut { action, object: object.to_string(), waited: REQUEST_WAIT }),
+    }
+}
+
 impl Cluster {
     async fn send<T: serde::de::DeserializeOwned>(
         &self,
@@ -57,7 +69,7 @@ impl Cluster {
             object: object.to_string(),
             why: crate::error::chain(&error),
         })?;
-        self.client().request(request).await.map_err(|error| Error::of(action, object, error))
+        answered(action, object, self.client().request(request)).await
     }
 
     fn body(action: &'static str, object: &ObjectRef, value: &Value) -> Result<Vec<u8>, Error> {
@@ -122,8 +134,7 @@ impl Cluster {
                 object: what.clone(),
                 why: crate::error::chain(&error),
             })?;
-            let mut page: Value =
-                self.client().request(request).await.map_err(|error| Error::of(ACTION, &what, error))?;
+            let mut page: Value = answered(ACTION, &what, self.client().request(request)).await?;
             let token = page.pointer("/metadata/continue").and_then(Value::as_str).unwrap_or_default().to_owned();
             if let Some(Value::Array(items)) = page.get_mut("items").map(Value::take) {
                 objects.extend(items.into_iter().map(|item| identified(item, resource, metadata_only)));

@@ -8,9 +8,10 @@ use futures::{StreamExt, TryStreamExt};
 use serde_json::{Value, json};
 
 use crate::Cluster;
+use crate::discovery::kinds_of;
 use crate::error::Error;
 use crate::limits::PARALLEL;
-use crate::request::Target;
+use crate::request::{Target, answered};
 
 impl Cluster {
     /// Version of the API server, for example `v1.37.0`.
@@ -18,8 +19,7 @@ impl Cluster {
     /// # Errors
     /// If the API server refuses or does not answer.
     pub async fn version(&self) -> Result<String, Error> {
-        let version = self.client().apiserver_version().await;
-        Ok(version.map_err(|error| Error::of("get", "version", error))?.git_version)
+        Ok(answered("get", "version", self.client().apiserver_version()).await?.git_version)
     }
 
     /// What the cluster serves: `v1`, `apps/v1`, and with kinds `v1/Pod`, `apps/v1/Deployment`. Sorted.
@@ -37,27 +37,19 @@ impl Cluster {
 
     /// Group versions with their kinds; of a kind, whether it can be listed.
     async fn served_kinds(&self) -> Result<Vec<(String, Vec<(String, bool)>)>, Error> {
-        let core = self.client().list_core_api_versions().await;
-        let core = core.map_err(|error| Error::of("discover", "API versions", error))?;
-        let groups = self.client().list_api_groups().await;
-        let groups = groups.map_err(|error| Error::of("discover", "API groups", error))?;
+        let core = answered("discover", "API versions", self.client().list_core_api_versions()).await?;
+        let groups = answered("discover", "API groups", self.client().list_api_groups()).await?;
         let of_groups = groups.groups.into_iter().flat_map(|group| group.versions).map(|version| version.group_version);
         let api_versions: Vec<String> = core.versions.into_iter().chain(of_groups).collect();
         let served = futures::stream::iter(api_versions)
             .map(|api_version| async move {
-                let answer = if api_version.contains('/') {
-                    self.client().list_api_group_resources(&api_version).await
-                } else {
-                    self.client().list_core_api_resources(&api_version).await
-                };
-                match answer {
+                match kinds_of(self.client(), &api_version).await {
                     Ok(list) => {
                         let whole = list.resources.into_iter().filter(|resource| !resource.name.contains('/'));
                         let kinds = whole.map(|it| (it.kind, it.verbs.iter().any(|verb| verb == "list"))).collect();
                         Some((api_version, kinds))
                     }
                     Err(error) => {
-                        let error = Error::of("discover", &api_version, error);
                         tracing::warn!(api_version, error = error.chain(), "a group version cannot be discovered");
                         None
                     }

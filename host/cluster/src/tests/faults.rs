@@ -212,3 +212,39 @@ async fn a_watch_that_is_refused_is_named_by_the_time_out() {
         "{error}"
     );
 }
+
+/// One request each; paused time goes on by itself when everybody waits.
+#[tokio::test(start_paused = true)]
+async fn no_request_waits_for_ever() {
+    let silent = tower::service_fn(|_: Request<Body>| {
+        std::future::pending::<Result<Response<axum::body::Body>, std::convert::Infallible>>()
+    });
+    let cluster = Cluster::new(kube::Client::new(silent, "default"));
+    let begun = tokio::time::Instant::now();
+    let errors = [
+        cluster.get(&reference("v1", "ConfigMap", "demo", "c")).await.err(),
+        cluster.version().await.err(),
+        cluster.served_versions().await.err(),
+    ];
+    for error in errors {
+        assert_eq!(error.map(|error| error.reason().to_owned()).as_deref(), Some("ApiTimedOut"));
+    }
+    assert_eq!(begun.elapsed(), crate::limits::REQUEST_WAIT * 3);
+
+    // The same after the kind is known: reads, lists and writes.
+    let forgetful = tower::service_fn(|request: Request<Body>| async move {
+        if request.uri().path() == "/api/v1" {
+            let (_, body) = discovery();
+            return Ok::<_, std::convert::Infallible>(Response::new(axum::body::Body::from(body)));
+        }
+        std::future::pending().await
+    });
+    let cluster = Cluster::new(kube::Client::new(forgetful, "default"));
+    let read = cluster.get(&reference("v1", "ConfigMap", "demo", "c")).await.expect_err("no answer");
+    assert_eq!(read.to_string(), "cannot get v1/ConfigMap demo/c: the API server did not answer within 60 s");
+    let listed = cluster.list(&gvk("v1", "ConfigMap"), Some("demo"), "").await.expect_err("no answer");
+    assert_eq!(listed.reason(), "ApiTimedOut");
+    let object = json!({"apiVersion": "v1", "kind": "ConfigMap", "metadata": {"name": "c"}});
+    let written = cluster.apply_object("m", "demo", &object).await.expect_err("no answer");
+    assert_eq!(written.reason(), "ApiTimedOut");
+}
