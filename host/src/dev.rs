@@ -16,6 +16,7 @@ use barbless_domain::operation::OperationResult;
 use barbless_domain::package::{MANIFEST, Manifest};
 use barbless_domain::pipeline::App;
 use barbless_domain::requirement::{Platform, parse_version};
+use barbless_domain::run::RunEnd;
 use futures::StreamExt as _;
 use serde::{Deserialize, Serialize};
 use serde_json::{Map, Value, json};
@@ -316,6 +317,8 @@ async fn start(
         Some(dir) => RunLog::open(dir).map_err(|error| Report::of("DataDirUnusable", &error))?,
         None => RunLog::in_memory(),
     };
+    // The cluster begins empty.
+    runs.retire_all_but(&BTreeSet::from([id.to_string()]));
     let platform = Platform { kubernetes_version: parse_version(KUBERNETES_VERSION).ok(), ..Platform::default() };
     let (platform, facts) = watch::channel(platform);
     let notices = Notices::default();
@@ -435,7 +438,8 @@ async fn run_schedules(session: &mut Session, ui: &mut Ui) -> Result<(), Report>
     let application = session.id.to_string();
     let ran = |services: &Services, hook: &str, schedule: &str| {
         let due = Trigger::Schedule(schedule.to_owned());
-        services.runs.of(&application).iter().any(|record| record.hook == hook && record.trigger == due)
+        let records = services.runs.of(&application);
+        records.iter().any(|it| it.hook == hook && it.trigger == due && !matches!(it.end, RunEnd::Cancelled { .. }))
     };
     let app = session.handle.state();
     let hooks = app.loaded().map(|loaded| loaded.hooks.as_slice()).unwrap_or_default();
@@ -542,7 +546,7 @@ fn summarise(
         package: session.manifest.name.clone(),
         version: session.manifest.version.to_string(),
         runs: records.len(),
-        failed_runs: records.iter().filter(|record| !record.end.is_ok()).count(),
+        failed_runs: records.iter().filter(|record| record.end.is_failure()).count(),
         operations: records
             .iter()
             .flat_map(|record| &record.operations)

@@ -4,11 +4,11 @@
 //! one ends that effect and nothing else. Nothing here decides what happens next.
 
 use std::collections::BTreeMap;
-use std::sync::Arc;
 use std::sync::atomic::{AtomicUsize, Ordering};
+use std::sync::{Arc, OnceLock};
 use std::time::{Duration, Instant};
 
-use barbless_domain::effect::Effect;
+use barbless_domain::effect::{Cause, Effect};
 use barbless_domain::event::{Answer, Desired, Event, Failure};
 use barbless_domain::pipeline::{self, App};
 use barbless_domain::queue::{Ticket, Time};
@@ -119,8 +119,30 @@ struct Driver {
     inbox: mpsc::Receiver<Event>,
     state: watch::Sender<Arc<App>>,
     status: watch::Sender<Option<Status>>,
-    flying: BTreeMap<Ticket, CancellationToken>,
+    flying: BTreeMap<Ticket, Stop>,
     stop: CancellationToken,
+}
+
+/// Stops one effect, and says why.
+#[derive(Debug, Clone, Default)]
+struct Stop {
+    token: CancellationToken,
+    cause: Arc<OnceLock<Cause>>,
+}
+
+impl Stop {
+    fn now(&self, cause: Option<Cause>) {
+        if let Some(cause) = cause {
+            // The first cause stands.
+            let _ = self.cause.set(cause);
+        }
+        self.token.cancel();
+    }
+
+    /// Why it was stopped, as users see it.
+    fn why(&self) -> &'static str {
+        self.cause.get().map_or("HostStopping", |cause| cause.as_str())
+    }
 }
 
 impl Driver {
@@ -152,10 +174,13 @@ impl Driver {
             }
             self.state.send_replace(Arc::new(self.app.clone()));
         }
-        for token in self.flying.values() {
-            token.cancel();
+        for stop in self.flying.values() {
+            stop.now(None);
         }
         self.context.instance.stop();
+        if self.app.is_finished() {
+            self.context.services.runs.retire(&self.app.id().to_string());
+        }
     }
 
     /// Keeps what performers of effects need to know of the object.
@@ -172,8 +197,8 @@ impl Driver {
         match effect {
             Effect::Cancel { ticket, cause } => {
                 tracing::debug!(application = %self.app.id(), ticket = ticket.0, cause = cause.as_str(), "cancelling");
-                if let Some(token) = self.flying.get(&ticket) {
-                    token.cancel();
+                if let Some(stop) = self.flying.get(&ticket) {
+                    stop.now(Some(cause));
                 }
             }
             Effect::WriteStatus(status) => {
@@ -182,16 +207,16 @@ impl Driver {
             }
             effect => {
                 let Some(ticket) = effect.ticket() else { return };
-                let token = CancellationToken::new();
-                self.flying.insert(ticket, token.clone());
-                tokio::spawn(answer(Arc::clone(&self.context), effect, ticket, token));
+                let stop = Stop::default();
+                self.flying.insert(ticket, stop.clone());
+                tokio::spawn(answer(Arc::clone(&self.context), effect, ticket, stop));
             }
         }
     }
 }
 
 /// Performs an effect and sends its answer, whatever happens.
-async fn answer(context: Arc<Context>, effect: Effect, ticket: Ticket, token: CancellationToken) {
+async fn answer(context: Arc<Context>, effect: Effect, ticket: Ticket, stop: Stop) {
     let what = words(&effect);
     let shown = !matches!(effect, Effect::RunHook { .. } | Effect::PersistDeletion { .. } | Effect::CheckDrift { .. });
     if shown {
@@ -199,7 +224,7 @@ async fn answer(context: Arc<Context>, effect: Effect, ticket: Ticket, token: Ca
     }
     let starts_bindings = matches!(effect, Effect::StartBindings { .. });
     let begun = Instant::now();
-    let work = tokio::spawn(act(Arc::clone(&context), effect, token));
+    let work = tokio::spawn(act(Arc::clone(&context), effect, stop));
     let answer = work.await.unwrap_or_else(|error| {
         tracing::error!(application = %context.instance.id, %error, "an effect ended in a panic: this is a bug of the host");
         Answer::Failed(Failure::new("InternalError", format!("{what}: the host failed ({error})")))
@@ -225,7 +250,7 @@ fn elapsed_ms(begun: Instant) -> u64 {
 }
 
 /// Each effect is a future of its own on the heap: together they would be a very large one.
-async fn act(context: Arc<Context>, effect: Effect, token: CancellationToken) -> Answer {
+async fn act(context: Arc<Context>, effect: Effect, stop: Stop) -> Answer {
     fn boxed(future: impl Future<Output = Answer> + Send + 'static) -> BoxFuture<'static, Answer> {
         Box::pin(future)
     }
@@ -240,24 +265,24 @@ async fn act(context: Arc<Context>, effect: Effect, token: CancellationToken) ->
         Effect::Adopt { .. } => return done(package::adopt(&context)),
         Effect::CheckRequirements { .. } => return Answer::Requirements(package::unmet_requirements(&context)),
         Effect::Configure { settings, .. } => boxed(async move { done(package::configure(&context, settings).await) }),
-        Effect::StartBindings { .. } => boxed(async move { bindings::start(&context, &token).await }),
+        Effect::StartBindings { .. } => boxed(async move { bindings::start(&context, &stop.token).await }),
         Effect::StopBindings { .. } => boxed(async move {
             bindings::stop(&context).await;
             Answer::Done
         }),
         Effect::RunHook { hook, trigger, attempt, .. } => {
-            boxed(async move { hooks::run(&context, &hook, trigger, attempt, &token).await })
+            boxed(async move { hooks::run(&context, &hook, trigger, attempt, &stop).await })
         }
         Effect::Render { maintenance, .. } => {
             boxed(
                 async move { release::render(&context, maintenance).await.map_or_else(Answer::Failed, Answer::Rendered) },
             )
         }
-        Effect::Apply { .. } => boxed(async move { release::apply(&context, &token).await }),
+        Effect::Apply { .. } => boxed(async move { release::apply(&context, &stop.token).await }),
         Effect::CheckDrift { .. } => {
             boxed(async move { release::missing(&context).await.map_or_else(Answer::Failed, Answer::Missing) })
         }
-        Effect::Uninstall { .. } => boxed(async move { release::uninstall(&context, &token).await }),
+        Effect::Uninstall { .. } => boxed(async move { release::uninstall(&context, &stop.token).await }),
         Effect::Purge { .. } => boxed(async move { done(release::purge(&context).await) }),
         Effect::Undeploy { .. } => boxed(async move { done(package::undeploy(&context).await) }),
         Effect::PersistDeletion { step, .. } => {

@@ -3,11 +3,11 @@
 //! The state of record is the cluster; losing the ring loses history and nothing else. So a record that cannot be
 //! written is reported and the run it describes counts all the same, and no run waits for the disk: a thread writes.
 
-use std::collections::{BTreeMap, VecDeque};
+use std::collections::{BTreeMap, BTreeSet, VecDeque};
 use std::panic::{AssertUnwindSafe, catch_unwind};
 use std::path::{Path, PathBuf};
-use std::sync::Mutex;
 use std::sync::mpsc::{Receiver, SyncSender, sync_channel};
+use std::sync::{Arc, Mutex};
 use std::thread::JoinHandle;
 
 use barbless_domain::limits::RUN_RECORDS;
@@ -24,6 +24,9 @@ const BATCH: usize = 64;
 const RING_BYTES: usize = 32 * 1024 * 1024;
 /// Bytes of the records of all applications; beyond that the oldest of all goes.
 const ALL_BYTES: usize = 256 * 1024 * 1024;
+/// Applications that are gone whose records are kept: enough to look into what went wrong today, few enough that a host
+/// on which applications come and go does not gather them for ever.
+const RETIRED: usize = 16;
 
 /// Why records cannot be kept on disk.
 #[derive(Debug, thiserror::Error)]
@@ -99,11 +102,10 @@ impl Drop for Writer {
     }
 }
 
-/// One record to write, and the keys of those that leave the rings.
+/// One record to write with its key, and the keys of those that leave the rings.
 #[derive(Debug)]
 struct Job {
-    key: String,
-    bytes: Vec<u8>,
+    record: Option<(String, Vec<u8>)>,
     dropped: Vec<String>,
 }
 
@@ -112,20 +114,46 @@ struct State {
     last_id: u64,
     bytes: usize,
     rings: BTreeMap<String, Ring>,
+    /// Applications that are gone, those longest first.
+    retired: VecDeque<String>,
 }
 
 #[derive(Debug, Default)]
 struct Ring {
     bytes: usize,
-    records: VecDeque<(RunRecord, usize)>,
+    records: VecDeque<(Arc<RunRecord>, usize)>,
 }
 
 impl State {
+    fn next_id(&mut self) -> u64 {
+        self.last_id = self.last_id.saturating_add(1);
+        self.last_id
+    }
+
+    /// Drops what there is of an application that is gone once too many others are gone too; says what went.
+    fn retire(&mut self, application: &str) -> Vec<(String, u64)> {
+        self.retired.retain(|it| it != application);
+        if self.rings.contains_key(application) {
+            self.retired.push_back(application.to_owned());
+        }
+        let mut dropped = Vec::new();
+        while self.retired.len() > RETIRED {
+            let Some(name) = self.retired.pop_front() else { break };
+            while let Some(record) = self.drop_oldest_of(&name) {
+                dropped.push(record);
+            }
+        }
+        dropped
+    }
+
     /// Keeps a record of so many bytes; says which had to go for it.
-    fn keep(&mut self, record: RunRecord, bytes: usize) -> Vec<(String, u64)> {
+    fn keep(&mut self, record: Arc<RunRecord>, bytes: usize) -> Vec<(String, u64)> {
         let application = record.application.clone();
+        self.retired.retain(|it| *it != application);
         let ring = self.rings.entry(application.clone()).or_default();
-        ring.records.push_back((record, bytes));
+        // Two runs that end at once may come here in another order than that of their ids.
+        let at = ring.records.iter().rposition(|(other, _)| other.id < record.id).map_or(0, |before| before + 1);
+        ring.records.insert(at, (record, bytes));
         ring.bytes += bytes;
         self.bytes += bytes;
         let mut dropped = Vec::new();
@@ -157,8 +185,9 @@ impl State {
         }
         if ring.records.is_empty() {
             self.rings.remove(application);
+            self.retired.retain(|it| it != application);
         }
-        oldest.map(|(record, _)| (record.application, record.id))
+        oldest.map(|(record, _)| (record.application.clone(), record.id))
     }
 }
 
@@ -230,12 +259,16 @@ impl RunLog {
             }
             let mut state = State::default();
             records.sort_by_key(|(record, _)| record.id);
+            let mut dropped = Vec::new();
             for (record, bytes) in records {
                 state.last_id = state.last_id.max(record.id);
-                state.keep(record, bytes);
+                dropped.extend(state.keep(Arc::new(record), bytes));
             }
             drop(read);
-            Ok(Self { state: Mutex::new(state), disk: Some(Writer::start(disk)?) })
+            let log = Self { state: Mutex::new(state), disk: Some(Writer::start(disk)?) };
+            // An earlier process may have been too far behind to drop them.
+            log.drop_on_disk(&dropped);
+            Ok(log)
         })
     }
 
@@ -244,33 +277,65 @@ impl RunLog {
         self.state.lock().unwrap_or_else(std::sync::PoisonError::into_inner)
     }
 
-    /// Keeps a record and gives it its id. Does not wait for the disk.
-    ///
-    /// # Errors
-    /// If it cannot be handed to the disk; it is kept in memory then.
-    pub fn add(&self, mut record: RunRecord) -> Result<RunRecord, RunsError> {
-        let (bytes, dropped);
+    /// Keeps a record and gives it its id. Does not wait for the disk. The second part says if it could not be handed to
+    /// the disk; it is kept in memory then.
+    pub fn add(&self, mut record: RunRecord) -> (Arc<RunRecord>, Result<(), RunsError>) {
+        record.id = self.state().next_id();
+        let record = Arc::new(record);
+        let bytes = match serde_json::to_vec(&*record) {
+            Ok(bytes) => bytes,
+            Err(error) => return (record, Err(RunsError::Encode(error))),
+        };
+        let dropped = self.state().keep(Arc::clone(&record), bytes.len());
+        let handed = self.hand_over(Some((key(&record.application, record.id), bytes)), &dropped);
+        (record, handed)
+    }
+
+    /// An application is gone. Its records stay for whoever wants to know what happened, until those of so many others
+    /// that are gone came after; a new run of an application of that name makes them ordinary records again.
+    pub fn retire(&self, application: &str) {
+        let dropped = self.state().retire(application);
+        self.drop_on_disk(&dropped);
+    }
+
+    /// Only these applications are there: all others went while nobody looked.
+    pub fn retire_all_but(&self, there: &BTreeSet<String>) {
+        let mut state = self.state();
+        // Those whose last run is longest ago go first.
+        let last = |ring: &Ring| ring.records.back().map_or(0, |(record, _)| record.id);
+        let mut gone: Vec<(u64, String)> = state
+            .rings
+            .iter()
+            .filter(|(name, _)| !there.contains(*name) && !state.retired.contains(*name))
+            .map(|(name, ring)| (last(ring), name.clone()))
+            .collect();
+        gone.sort_unstable();
+        let dropped: Vec<(String, u64)> = gone.iter().flat_map(|(_, name)| state.retire(name)).collect();
+        drop(state);
+        self.drop_on_disk(&dropped);
+    }
+
+    fn drop_on_disk(&self, dropped: &[(String, u64)]) {
+        if !dropped.is_empty()
+            && let Err(error) = self.hand_over(None, dropped)
         {
-            let mut state = self.state();
-            state.last_id = state.last_id.saturating_add(1);
-            record.id = state.last_id;
-            bytes = serde_json::to_vec(&record).map_err(RunsError::Encode)?;
-            dropped = state.keep(record.clone(), bytes.len());
+            // They are dropped again when the file is opened next.
+            tracing::warn!(records = dropped.len(), %error, "run records stay on disk");
         }
-        if let Some(jobs) = self.disk.as_ref().and_then(|disk| disk.jobs.as_ref()) {
-            let dropped = dropped.iter().map(|(application, id)| key(application, *id)).collect();
-            let job = Job { key: key(&record.application, record.id), bytes, dropped };
-            jobs.try_send(job).map_err(|_| RunsError::Behind)?;
-        }
-        Ok(record)
+    }
+
+    fn hand_over(&self, record: Option<(String, Vec<u8>)>, dropped: &[(String, u64)]) -> Result<(), RunsError> {
+        let Some(jobs) = self.disk.as_ref().and_then(|disk| disk.jobs.as_ref()) else { return Ok(()) };
+        let dropped = dropped.iter().map(|(application, id)| key(application, *id)).collect();
+        jobs.try_send(Job { record, dropped }).map_err(|_| RunsError::Behind)
     }
 
     /// The records of an application, oldest first.
     #[must_use]
-    pub fn of(&self, application: &str) -> Vec<RunRecord> {
+    pub fn of(&self, application: &str) -> Vec<Arc<RunRecord>> {
         let state = self.state();
         let ring = state.rings.get(application);
-        ring.map(|ring| ring.records.iter().map(|(record, _)| record.clone()).collect()).unwrap_or_default()
+        ring.map(|ring| ring.records.iter().map(|(record, _)| Arc::clone(record)).collect()).unwrap_or_default()
     }
 
     /// Number of runs that were recorded for an application and are still kept.
@@ -304,7 +369,9 @@ fn write(disk: &redb::Database, jobs: &[Job]) -> Result<(), RunsError> {
     {
         let mut table = write.open_table(RUNS).map_err(write_error)?;
         for job in jobs {
-            table.insert(job.key.as_str(), job.bytes.as_slice()).map_err(write_error)?;
+            if let Some((key, bytes)) = &job.record {
+                table.insert(key.as_str(), bytes.as_slice()).map_err(write_error)?;
+            }
             for key in &job.dropped {
                 table.remove(key.as_str()).map_err(write_error)?;
             }
@@ -348,14 +415,14 @@ mod tests {
         let folder = tempfile::tempdir().unwrap();
         let log = RunLog::open(folder.path()).unwrap();
         for _ in 0..RUN_RECORDS + 3 {
-            log.add(record("demo.a")).unwrap();
+            log.add(record("demo.a")).1.unwrap();
         }
-        log.add(record("demo.b")).unwrap();
+        log.add(record("demo.b")).1.unwrap();
         drop(log);
         let log = RunLog::open(folder.path()).unwrap();
         assert_eq!(log.count("demo.a"), RUN_RECORDS);
         assert_eq!(log.of("demo.a")[0].id, 4);
-        assert_eq!(log.add(record("demo.b")).unwrap().id, RUN_RECORDS as u64 + 5, "ids go on");
+        assert_eq!(log.add(record("demo.b")).0.id, RUN_RECORDS as u64 + 5, "ids go on");
     }
 
     #[test]
@@ -368,6 +435,35 @@ mod tests {
         assert_eq!(std::fs::metadata(&path).unwrap().permissions().mode() & 0o777, 0o600);
     }
 
+    #[test]
+    fn records_of_applications_that_are_gone_stay_for_a_while() {
+        let folder = tempfile::tempdir().unwrap();
+        let log = RunLog::open(folder.path()).unwrap();
+        log.add(record("demo.living")).1.unwrap();
+        for number in 0..RETIRED + 3 {
+            let name = format!("demo.{number}");
+            log.add(record(&name)).1.unwrap();
+            log.add(record(&name)).1.unwrap();
+            log.retire(&name);
+            if number == 5 {
+                log.add(record("demo.1")).1.unwrap();
+            }
+        }
+        log.retire("demo.unheard-of");
+        let kept = |log: &RunLog| -> Vec<usize> {
+            (0..RETIRED + 3).filter(|number| log.count(&format!("demo.{number}")) > 0).collect()
+        };
+        let expected: Vec<usize> = [1].into_iter().chain(3..RETIRED + 3).collect();
+        assert_eq!(kept(&log), expected, "one came back, and of the others the oldest are gone");
+        assert_eq!((log.count("demo.1"), log.count("demo.living")), (3, 1));
+        drop(log);
+        let log = RunLog::open(folder.path()).unwrap();
+        assert_eq!(kept(&log), expected, "on disk too");
+        log.retire_all_but(&BTreeSet::from(["demo.living".to_owned()]));
+        assert_eq!(kept(&log).len(), RETIRED);
+        assert_eq!((log.count("demo.3"), log.count("demo.1"), log.count("demo.living")), (0, 3, 1));
+    }
+
     fn large(application: &str, bytes: usize) -> RunRecord {
         RunRecord { input: Some(serde_json::Value::String("x".repeat(bytes))), ..record(application) }
     }
@@ -376,13 +472,13 @@ mod tests {
     fn large_records_do_not_fill_the_memory() {
         let log = RunLog::in_memory();
         for _ in 0..10 {
-            log.add(large("demo.a", RING_BYTES / 4)).unwrap();
+            log.add(large("demo.a", RING_BYTES / 4)).1.unwrap();
         }
         assert_eq!(log.count("demo.a"), 3);
-        log.add(large("demo.a", RING_BYTES + 1)).unwrap();
+        log.add(large("demo.a", RING_BYTES + 1)).1.unwrap();
         assert_eq!(log.count("demo.a"), 1, "the newest is kept");
         for number in 0..12 {
-            log.add(large(&format!("demo.{number}"), RING_BYTES - 1024)).unwrap();
+            log.add(large(&format!("demo.{number}"), RING_BYTES - 1024)).1.unwrap();
         }
         assert!(log.state().bytes <= ALL_BYTES);
         assert_eq!((log.count("demo.a"), log.count("demo.0"), log.count("demo.11")), (0, 0, 1));
@@ -394,7 +490,7 @@ mod tests {
         let path = folder.path().join("runs.redb");
         let log = RunLog::open(folder.path()).unwrap();
         for _ in 0..50 {
-            log.add(record("demo.a")).unwrap();
+            log.add(record("demo.a")).1.unwrap();
         }
         drop(log);
         let sound = std::fs::read(&path).unwrap();

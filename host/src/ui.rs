@@ -90,7 +90,7 @@ impl Ui {
     }
 
     fn run(&self, record: &RunRecord) {
-        let mark = if record.end.is_ok() { "" } else { "✗ " };
+        let mark = if record.end.is_failure() { "✗ " } else { "" };
         let mut text = format!("├─ {mark}{} hook {}", record.trigger.as_str(), record.hook);
         if record.attempt > 1 {
             text.push_str(&format!(" (attempt {})", record.attempt));

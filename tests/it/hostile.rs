@@ -1,6 +1,8 @@
 //! Hooks that misbehave: each ends in one clear error, nothing is half applied, and the rest goes on.
 
+use barbless_domain::event::Event;
 use barbless_domain::package::PackageSource;
+use barbless_domain::pipeline::App;
 use barbless_domain::run::{RunEnd, RunRecord};
 use serde_json::json;
 
@@ -108,13 +110,33 @@ async fn floods_of_log_lines_are_cut_and_cannot_drive_a_terminal() {
 #[tokio::test(flavor = "multi_thread")]
 async fn a_hostile_application_does_not_hold_up_its_neighbour() {
     let (world, app) = installed().await;
-    app.handle
-        .send(barbless_domain::event::Event::ScheduleDue { hook: "loops".into(), schedule: "schedule".into() })
-        .await;
+    app.handle.send(Event::ScheduleDue { hook: "loops".into(), schedule: "schedule".into() }).await;
     let neighbour = world.install("neighbour", package("neighbour"), nothing()).await;
     neighbour.ready().await;
     assert!(neighbour.object("v1", "ConfigMap", "neighbour-config").await.is_some());
     neighbour.delete().await;
+}
+
+#[tokio::test(flavor = "multi_thread")]
+async fn a_run_that_was_stopped_leaves_a_record_that_says_why() {
+    let (world, app) = installed().await;
+    let before = app.records().len();
+    app.handle.send(Event::ScheduleDue { hook: "loops".into(), schedule: "schedule".into() }).await;
+    let running =
+        |app: &App| app.hook_queues().values().any(|queue| queue.head().is_some_and(|it| it.running.is_some()));
+    app.wait("running the hook", running).await;
+    app.delete().await;
+    let records = app.records();
+    assert_eq!(records.len(), before + 1);
+    let record = records.last().unwrap();
+    assert_eq!(record.end, RunEnd::Cancelled { why: "RemovalStarted".to_owned() });
+    assert!(!record.end.is_failure() && record.operations.is_empty() && record.usage.wall_us > 0, "{record:?}");
+    // The records of an application that is gone stay until those of enough others came after.
+    for number in 0..17 {
+        world.services.runs.add(RunRecord { application: format!("default.a{number}"), ..RunRecord::clone(record) });
+        world.services.runs.retire(&format!("default.a{number}"));
+    }
+    assert_eq!(app.records().len(), 0);
 }
 
 #[tokio::test(flavor = "multi_thread")]

@@ -1,5 +1,6 @@
 //! A process that ends at any step of a life, and another that goes on there; and changes that come while it begins.
 
+use std::sync::Arc;
 use std::time::Duration;
 
 use barbless::bundle;
@@ -36,7 +37,7 @@ async fn installed(world: &World, settings: Value) -> Running {
     app
 }
 
-fn runs(app: &Running, stage: Stage) -> Vec<RunRecord> {
+fn runs(app: &Running, stage: Stage) -> Vec<Arc<RunRecord>> {
     app.records().into_iter().filter(|record| record.trigger == Trigger::Lifecycle(stage)).collect()
 }
 
@@ -76,7 +77,7 @@ async fn a_deletion_goes_on_in_another_process_at_the_step_that_was_written_down
         // Each step is written down before it begins: one that was under way is repeated, one that was done is not.
         let before = runs(&second, Stage::BeforeDeleteHelm);
         let after = runs(&second, Stage::AfterDeleteHelm);
-        let times = |runs: &[RunRecord], own: DeletionStep| match (runs.len(), step > own) {
+        let times = |runs: &[Arc<RunRecord>], own: DeletionStep| match (runs.len(), step > own) {
             (1, _) | (2, false) => true,
             (_, _) => false,
         };

@@ -189,7 +189,7 @@ impl Running {
     }
 
     /// Runs a hook of a schedule now and gives its record.
-    pub(crate) async fn run(&self, hook: &str) -> RunRecord {
+    pub(crate) async fn run(&self, hook: &str) -> Arc<RunRecord> {
         let before = self.records().len();
         self.handle.send(Event::ScheduleDue { hook: hook.to_owned(), schedule: "schedule".to_owned() }).await;
         for _ in 0..6_000 {
@@ -201,7 +201,7 @@ impl Running {
         panic!("hook '{hook}' has not run");
     }
 
-    pub(crate) fn records(&self) -> Vec<RunRecord> {
+    pub(crate) fn records(&self) -> Vec<Arc<RunRecord>> {
         self.world.services.runs.of(&self.id.to_string())
     }
 

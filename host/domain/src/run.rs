@@ -2,10 +2,11 @@
 
 use std::collections::BTreeMap;
 use std::fmt;
-use std::sync::Arc;
+use std::sync::{Arc, OnceLock};
 
 use serde::{Deserialize, Serialize};
 use serde_json::Value;
+use sha2::{Digest as _, Sha256};
 
 use crate::hook::Trigger;
 use crate::operation::{Operation, OperationResult};
@@ -58,14 +59,84 @@ pub enum SnapshotState {
     NotSynchronised(String),
 }
 
-/// The objects of one kubernetes binding, ordered by namespace and name.
+/// The objects of one kubernetes binding, ordered by namespace and name. Made once and never changed.
 #[derive(Debug, Clone, Default, PartialEq, Serialize, Deserialize)]
 pub struct Snapshot {
     /// The objects.
     pub items: Vec<Arc<SnapshotItem>>,
+    #[serde(skip)]
+    sum: Memo,
 }
 
-/// One object of a snapshot.
+impl Snapshot {
+    /// A snapshot of these objects.
+    #[must_use]
+    pub fn new(items: Vec<Arc<SnapshotItem>>) -> Self {
+        Self { items, sum: Memo::default() }
+    }
+
+    /// Digest and size of the whole. Worked out once; an object that other snapshots have too is not read again.
+    #[must_use]
+    pub fn sum(&self) -> Sum {
+        *self.sum.0.get_or_init(|| {
+            let mut hash = Sha256::new();
+            let mut bytes = 0_usize;
+            for item in &self.items {
+                let sum = item.sum();
+                hash.update(sum.digest);
+                bytes = bytes.saturating_add(sum.bytes);
+            }
+            Sum { digest: hash.finalize().into(), bytes }
+        })
+    }
+}
+
+/// What a document amounts to.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub struct Sum {
+    /// SHA-256 of its content; that of a collection is made of those of its members.
+    pub digest: [u8; 32],
+    /// Bytes as JSON text, of a collection without its punctuation.
+    pub bytes: usize,
+}
+
+impl Sum {
+    /// Of a document, read once and copied nowhere.
+    #[must_use]
+    pub fn of(document: &impl Serialize) -> Self {
+        struct Meter {
+            hash: Sha256,
+            bytes: usize,
+        }
+        impl std::io::Write for Meter {
+            fn write(&mut self, part: &[u8]) -> std::io::Result<usize> {
+                self.hash.update(part);
+                self.bytes = self.bytes.saturating_add(part.len());
+                Ok(part.len())
+            }
+            fn flush(&mut self) -> std::io::Result<()> {
+                Ok(())
+            }
+        }
+        let mut meter = Meter { hash: Sha256::new(), bytes: 0 };
+        // What cannot be written as JSON has the digest of what could; our documents all can.
+        let _ = serde_json::to_writer(&mut meter, document);
+        Self { digest: meter.hash.finalize().into(), bytes: meter.bytes }
+    }
+}
+
+/// A [`Sum`] that is worked out when it is first asked for. It says nothing that its owner does not, so it plays no part
+/// in comparisons.
+#[derive(Debug, Clone, Default)]
+struct Memo(OnceLock<Sum>);
+
+impl PartialEq for Memo {
+    fn eq(&self, _: &Self) -> bool {
+        true
+    }
+}
+
+/// One object of a snapshot. Made once and never changed.
 #[derive(Debug, Clone, PartialEq, Serialize, Deserialize)]
 pub struct SnapshotItem {
     /// Its namespace; empty for a cluster-scoped object.
@@ -77,6 +148,22 @@ pub struct SnapshotItem {
     /// The whole object, if the binding keeps it.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub object: Option<Value>,
+    #[serde(skip)]
+    sum: Memo,
+}
+
+impl SnapshotItem {
+    /// An object with what the filter of the binding made of it, and the whole of it if the binding keeps it.
+    #[must_use]
+    pub fn new(namespace: String, name: String, projection: Value, object: Option<Value>) -> Self {
+        Self { namespace, name, projection, object, sum: Memo::default() }
+    }
+
+    /// Digest and size. Worked out once.
+    #[must_use]
+    pub fn sum(&self) -> Sum {
+        *self.sum.0.get_or_init(|| Sum::of(self))
+    }
 }
 
 /// Everything that comes out of a run.
@@ -139,6 +226,11 @@ pub enum RunEnd {
         /// What, and why.
         what: String,
     },
+    /// It was stopped before it ended, because something made it needless. Nothing of it was applied.
+    Cancelled {
+        /// What did.
+        why: String,
+    },
     /// The API server refused an operation; those after it were not tried, and the values were dropped.
     OperationRefused {
         /// Which, and why.
@@ -193,6 +285,12 @@ impl RunEnd {
         matches!(self, Self::Ok)
     }
 
+    /// Whether it failed. What was stopped from outside has done neither.
+    #[must_use]
+    pub fn is_failure(&self) -> bool {
+        !matches!(self, Self::Ok | Self::Cancelled { .. })
+    }
+
     /// Stable reason in PascalCase, for conditions, events and metrics.
     #[must_use]
     pub fn reason(&self) -> &'static str {
@@ -206,6 +304,7 @@ impl RunEnd {
             Self::OutOfMemory { .. } => "HookMemoryExceeded",
             Self::Denied { .. } => "HookDenied",
             Self::BadOutput { .. } => "HookBadOutput",
+            Self::Cancelled { .. } => "HookCancelled",
             Self::OperationRefused { .. } => "HookOperationRefused",
             Self::HostFault { .. } => "HookHostFault",
         }
@@ -224,6 +323,7 @@ impl fmt::Display for RunEnd {
             Self::OutOfMemory { what, limit } => write!(f, "used more {what} than allowed (limit {limit})"),
             Self::Denied { what } => write!(f, "denied: {what}"),
             Self::BadOutput { what } => write!(f, "bad output: {what}"),
+            Self::Cancelled { why } => write!(f, "stopped: {why}"),
             Self::OperationRefused { what } => write!(f, "refused by the API server: {what}"),
             Self::HostFault { what } => write!(f, "could not be run: {what}"),
         }
@@ -355,6 +455,30 @@ mod tests {
     use serde_json::json;
 
     use super::*;
+
+    fn item(name: &str, projection: Value) -> Arc<SnapshotItem> {
+        Arc::new(SnapshotItem::new("demo".into(), name.into(), projection, None))
+    }
+
+    #[test]
+    fn the_sum_of_a_snapshot_follows_every_object_and_is_worked_out_once() {
+        let (a, b) = (item("a", json!({"x": 1, "y": 2})), item("b", json!(null)));
+        let snapshot = Snapshot::new(vec![Arc::clone(&a), Arc::clone(&b)]);
+        let sum = snapshot.sum();
+        assert_eq!(sum.bytes, serde_json::to_string(&*a).unwrap().len() + serde_json::to_string(&*b).unwrap().len());
+        assert_eq!(snapshot, Snapshot::new(snapshot.items.clone()), "what was worked out is no difference");
+        assert!(a.sum.0.get().is_some(), "the next snapshot with this object does not read it again");
+        let same = Snapshot::new(vec![item("a", json!({"y": 2, "x": 1})), Arc::clone(&b)]);
+        assert_eq!(same.sum(), sum);
+        for other in [
+            vec![Arc::clone(&a)],
+            vec![Arc::clone(&b), Arc::clone(&a)],
+            vec![item("a", json!({"x": 1, "y": 3})), Arc::clone(&b)],
+            vec![item("c", json!({"x": 1, "y": 2})), Arc::clone(&b)],
+        ] {
+            assert_ne!(Snapshot::new(other).sum().digest, sum.digest);
+        }
+    }
 
     #[test]
     fn setting_null_is_not_a_removal() {

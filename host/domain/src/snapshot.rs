@@ -178,8 +178,7 @@ impl SnapshotStore {
             State::Failed(reason) => SnapshotState::NotSynchronised(reason.clone()),
             State::Synced => {
                 let items = &self.items;
-                let view =
-                    self.view.get_or_insert_with(|| Arc::new(Snapshot { items: items.values().cloned().collect() }));
+                let view = self.view.get_or_insert_with(|| Arc::new(Snapshot::new(items.values().cloned().collect())));
                 SnapshotState::Ready(Arc::clone(view))
             }
         }
@@ -187,7 +186,7 @@ impl SnapshotStore {
 
     fn keep(&mut self, key: Key, object: Projected) {
         let Projected { namespace, name, projection, object } = object;
-        self.items.insert(key, Arc::new(SnapshotItem { namespace, name, projection, object }));
+        self.items.insert(key, Arc::new(SnapshotItem::new(namespace, name, projection, object)));
         self.view = None;
     }
 

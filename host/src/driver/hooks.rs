@@ -5,6 +5,7 @@
 //! `on_failure`, and that passes the same checks.
 
 use std::sync::Arc;
+use std::time::Instant;
 
 use barbless_domain::event::{Answer, Failure};
 use barbless_domain::grant::{self, Request, Scope};
@@ -12,23 +13,17 @@ use barbless_domain::hook::Trigger;
 use barbless_domain::identity::ObjectRef;
 use barbless_domain::limits::RECORD_INPUT_BYTES;
 use barbless_domain::operation::{Action, Operation, OperationResult};
-use barbless_domain::run::{RunEnd, RunInput, RunOutcome, RunRecord, SnapshotState};
-use serde_json::{Value, json};
-use sha2::{Digest as _, Sha256};
-use tokio_util::sync::CancellationToken;
+use barbless_domain::run::{RunEnd, RunInput, RunOutcome, RunRecord, Usage};
+use serde_json::Value;
 
-use super::Context;
 use super::instance::LoadedPackage;
+use super::{Context, Stop};
 use crate::notice::Notice;
 
+mod record;
+
 /// Runs a hook and carries out what it asked for.
-pub(super) async fn run(
-    context: &Arc<Context>,
-    hook: &str,
-    trigger: Trigger,
-    attempt: u32,
-    token: &CancellationToken,
-) -> Answer {
+pub(super) async fn run(context: &Arc<Context>, hook: &str, trigger: Trigger, attempt: u32, stop: &Stop) -> Answer {
     let package = match context.instance.current() {
         Ok(package) => package,
         Err(failure) => return Answer::Failed(failure),
@@ -36,11 +31,27 @@ pub(super) async fn run(
     let Some(component) = package.components.get(hook).cloned() else {
         return Answer::Failed(Failure::new("InternalError", format!("no component has a hook '{hook}'")));
     };
-    let input = Arc::new(input(context, &package, hook, trigger, attempt));
+    let (input, documents) = input(context, &package, hook, trigger, attempt);
+    let input = Arc::new(input);
+    let begun = Instant::now();
     let outcome = tokio::select! {
         outcome = component.prepared.run(&input) => outcome,
-        // The store goes with the future; nothing of the run is kept.
-        () = token.cancelled() => return Answer::Cancelled,
+        // The store goes with the future; nothing of the run is kept but that it was.
+        () = stop.token.cancelled() => {
+            let wall_us = u64::try_from(begun.elapsed().as_micros()).unwrap_or(u64::MAX);
+            let outcome = RunOutcome {
+                end: RunEnd::Cancelled { why: stop.why().to_owned() },
+                operations: Vec::new(),
+                values: Vec::new(),
+                log: Vec::new(),
+                metrics: Vec::new(),
+                usage: Usage { wall_us, ..Usage::default() },
+            };
+            let end = outcome.end.clone();
+            let record = record(context, &input, &documents, &component.digest, end, outcome, Results::new());
+            context.notice(Notice::Ran(record));
+            return Answer::Cancelled;
+        }
     };
     // From here on the run is finished rather than stopped: operations are never left half-way by a newer wish.
     let (results, verdict) = settle(context, &package, hook, &outcome).await;
@@ -50,8 +61,8 @@ pub(super) async fn run(
         Err(Refusal::Operation(what)) => RunEnd::OperationRefused { what: what.message.clone() },
         _ => outcome.end.clone(),
     };
-    let record = record(context, &input, &component.digest, end, &outcome, results);
-    context.notice(Notice::Ran(Arc::new(record)));
+    let record = record(context, &input, &documents, &component.digest, end, outcome, results);
+    context.notice(Notice::Ran(record));
     match verdict {
         Ok(values_changed) => Answer::HookRan { values_changed },
         Err(
@@ -60,24 +71,33 @@ pub(super) async fn run(
     }
 }
 
-fn input(context: &Context, package: &LoadedPackage, hook: &str, trigger: Trigger, attempt: u32) -> RunInput {
-    let (values, settings) = context.instance.documents();
+/// Everything that goes into a run, and what its documents amount to.
+fn input(
+    context: &Context,
+    package: &LoadedPackage,
+    hook: &str,
+    trigger: Trigger,
+    attempt: u32,
+) -> (RunInput, record::Documents) {
+    let (computed, snapshots) = context.instance.inputs_of(hook);
+    let documents = record::Documents { values: computed.digest, settings: computed.settings_digest };
     let mut seed = [0u8; 32];
     // The system's generator has no failure that a program could do anything about; a seed of zeros would be worse
     // than a panic, which ends this run only.
     getrandom::fill(&mut seed).expect("the system's random number generator answers");
-    RunInput {
+    let input = RunInput {
         hook: hook.to_owned(),
         trigger,
         attempt,
         dry_run: false,
         instance: context.instance.identity(&package.package),
-        values,
-        settings,
-        snapshots: context.instance.snapshots_of(hook),
+        values: computed.values,
+        settings: computed.settings,
+        snapshots,
         now_unix_ms: super::now().0,
         seed,
-    }
+    };
+    (input, documents)
 }
 
 /// Why a run comes to nothing.
@@ -250,6 +270,7 @@ fn failure_of(hook: &str, end: &RunEnd) -> Option<Failure> {
         RunEnd::Denied { .. }
         | RunEnd::BadOutput { .. }
         | RunEnd::OperationRefused { .. }
+        | RunEnd::Cancelled { .. }
         | RunEnd::HostFault { .. } => None,
     };
     let retry_after_ms = match end {
@@ -263,64 +284,34 @@ fn failure_of(hook: &str, end: &RunEnd) -> Option<Failure> {
     Some(Failure { reason: reason.to_owned(), message: format!("hook '{hook}': {end}"), hint, retry_after_ms })
 }
 
+/// Keeps the record of a run.
 fn record(
     context: &Context,
     input: &RunInput,
+    documents: &record::Documents,
     component: &str,
     end: RunEnd,
-    outcome: &RunOutcome,
+    outcome: RunOutcome,
     operations: Results,
-) -> RunRecord {
-    let text = input_document(input);
-    let bytes = text.to_string();
-    let digest = Sha256::digest(bytes.as_bytes());
-    let digest: String = digest.iter().map(|byte| format!("{byte:02x}")).collect();
-    let record = RunRecord {
+) -> Arc<RunRecord> {
+    let (record, kept) = context.services.runs.add(RunRecord {
         id: 0,
         application: context.instance.id.to_string(),
         hook: input.hook.clone(),
         trigger: input.trigger.clone(),
         attempt: input.attempt,
         component: component.to_owned(),
-        input_digest: format!("sha256:{digest}"),
-        input: (bytes.len() <= RECORD_INPUT_BYTES).then_some(text),
+        input_digest: record::digest(input, documents),
+        input: record::document(input, RECORD_INPUT_BYTES),
         started_unix_ms: input.now_unix_ms,
         end,
-        log: outcome.log.clone(),
+        log: outcome.log,
         operations,
-        values: outcome.values.clone(),
+        values: outcome.values,
         usage: outcome.usage,
-    };
-    let copy = record.clone();
-    context.services.runs.add(record).unwrap_or_else(|error| {
+    });
+    if let Err(error) = kept {
         tracing::warn!(application = %context.instance.id, error = crate::report::chain(&error), "a run record is lost");
-        copy
-    })
-}
-
-/// Everything that went into a run, as a document.
-fn input_document(input: &RunInput) -> Value {
-    let snapshots: serde_json::Map<String, Value> = input
-        .snapshots
-        .iter()
-        .map(|(binding, state)| {
-            let value = match state {
-                SnapshotState::Ready(snapshot) => json!({ "items": snapshot.items }),
-                SnapshotState::NotSynchronised(reason) => json!({ "notSynchronised": reason }),
-            };
-            (binding.clone(), value)
-        })
-        .collect();
-    json!({
-        "hook": input.hook,
-        "trigger": input.trigger,
-        "attempt": input.attempt,
-        "dryRun": input.dry_run,
-        "instance": input.instance,
-        "values": *input.values,
-        "settings": *input.settings,
-        "snapshots": snapshots,
-        "nowUnixMs": input.now_unix_ms,
-        "seed": input.seed.iter().map(|byte| format!("{byte:02x}")).collect::<String>(),
-    })
+    }
+    record
 }

@@ -17,7 +17,7 @@ use barbless_domain::requirement::Platform;
 use barbless_domain::run;
 use barbless_domain::run::SnapshotState;
 use barbless_domain::snapshot::SnapshotStore;
-use barbless_domain::values::{Computed, Values};
+use barbless_domain::values::{self, Computed, Values};
 use barbless_sandbox::{Prepared, Sandbox};
 use futures::future::BoxFuture;
 use serde_json::Value;
@@ -166,20 +166,19 @@ impl Instance {
         self.data().current.clone().ok_or_else(|| Failure::new("InternalError", "no package is in force"))
     }
 
-    /// The snapshots of a hook.
-    pub(super) fn snapshots_of(&self, hook: &str) -> BTreeMap<String, SnapshotState> {
+    /// What a run of a hook is given: both documents with their digests, and its snapshots.
+    pub(super) fn inputs_of(&self, hook: &str) -> (Computed, BTreeMap<String, SnapshotState>) {
         let mut data = self.data();
-        let Some(stores) = data.snapshots.get_mut(hook) else { return BTreeMap::new() };
-        stores.iter_mut().map(|(binding, store)| (binding.clone(), store.view())).collect()
+        let computed = data.values.as_ref().map_or_else(nothing, |values| values.computed().clone());
+        let stores = data.snapshots.get_mut(hook);
+        let views = stores.map(|stores| stores.iter_mut().map(|(binding, store)| (binding.clone(), store.view())));
+        (computed, views.into_iter().flatten().collect())
     }
 
     /// The values document and the effective settings.
     pub(super) fn documents(&self) -> (Arc<Value>, Arc<Value>) {
-        let data = self.data();
-        match &data.values {
-            Some(values) => (Arc::clone(&values.computed().values), Arc::clone(&values.computed().settings)),
-            None => (Arc::new(Value::Object(serde_json::Map::new())), Arc::new(Value::Object(serde_json::Map::new()))),
-        }
+        let computed = self.data().values.as_ref().map_or_else(nothing, |values| values.computed().clone());
+        (computed.values, computed.settings)
     }
 
     pub(super) fn identity(&self, package: &Package) -> run::Instance {
@@ -199,4 +198,11 @@ impl Instance {
         }
         *self.monitor() = None;
     }
+}
+
+/// The documents before there are any.
+fn nothing() -> Computed {
+    let empty = Arc::new(Value::Object(serde_json::Map::new()));
+    let digest = values::digest(&empty);
+    Computed { settings: Arc::clone(&empty), values: empty, digest: digest.clone(), settings_digest: digest }
 }

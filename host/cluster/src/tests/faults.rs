@@ -241,7 +241,7 @@ async fn no_request_waits_for_ever() {
     });
     let cluster = Cluster::new(kube::Client::new(forgetful, "default"));
     let read = cluster.get(&reference("v1", "ConfigMap", "demo", "c")).await.expect_err("no answer");
-    assert_eq!(read.to_string(), "cannot get v1/ConfigMap demo/c: the API server did not answer within 60 s");
+    assert_eq!(read.to_string(), "cannot get ConfigMap demo/c: the API server did not answer within 60 s");
     let listed = cluster.list(&gvk("v1", "ConfigMap"), Some("demo"), "").await.expect_err("no answer");
     assert_eq!(listed.reason(), "ApiTimedOut");
     let object = json!({"apiVersion": "v1", "kind": "ConfigMap", "metadata": {"name": "c"}});

@@ -85,9 +85,9 @@ fn input(hook: &str, trigger: Trigger, pods: Vec<Value>) -> RunInput {
     let text = |pod: &Value, pointer| pod.pointer(pointer).and_then(Value::as_str).unwrap_or_default().to_owned();
     let items = pods.into_iter().map(|pod| {
         let (namespace, name) = (text(&pod, "/metadata/namespace"), text(&pod, "/metadata/name"));
-        Arc::new(SnapshotItem { namespace, name, projection: pod, object: None })
+        Arc::new(SnapshotItem::new(namespace, name, pod, None))
     });
-    let snapshot = Snapshot { items: items.collect() };
+    let snapshot = Snapshot::new(items.collect());
     RunInput {
         hook: hook.to_owned(),
         trigger,

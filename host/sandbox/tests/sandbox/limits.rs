@@ -229,11 +229,11 @@ pub(crate) fn with_pods(count: usize) -> RunInput {
         .map(|number| {
             let name = format!("pod-{number}");
             let projection = json!({"name": name, "labels": {"app": "shop", "a/b": number, "t~": true}});
-            Arc::new(SnapshotItem { namespace: "demo".to_owned(), name, projection, object: None })
+            Arc::new(SnapshotItem::new("demo".to_owned(), name, projection, None))
         })
         .collect();
     let snapshots = BTreeMap::from([
-        ("pods".to_owned(), SnapshotState::Ready(Arc::new(Snapshot { items }))),
+        ("pods".to_owned(), SnapshotState::Ready(Arc::new(Snapshot::new(items)))),
         ("broken".to_owned(), SnapshotState::NotSynchronised("the filter fails".to_owned())),
     ]);
     RunInput { snapshots, ..input() }
