@@ -26,6 +26,7 @@ pub mod instance;
 mod package;
 mod release;
 mod report;
+mod requests;
 
 pub use instance::{Instance, Services};
 pub(crate) use package::failure_of;
@@ -230,7 +231,9 @@ async fn answer(context: Arc<Context>, effect: Effect, ticket: Ticket, stop: Sto
         Answer::Failed(Failure::new("InternalError", format!("{what}: the host failed ({error})")))
     });
     match &answer {
-        Answer::Failed(failure) => context.notice(Notice::Failed { what, failure: failure.clone() }),
+        Answer::Failed(failure) | Answer::Refused(failure) => {
+            context.notice(Notice::Failed { what, failure: failure.clone() });
+        }
         Answer::Cancelled => context.notice(Notice::Ended { what, ms: elapsed_ms(begun), outcome: "cancelled".into() }),
         other if shown => {
             context.notice(Notice::Ended { what, ms: elapsed_ms(begun), outcome: outcome(other) });
@@ -273,6 +276,7 @@ async fn act(context: Arc<Context>, effect: Effect, stop: Stop) -> Answer {
         Effect::RunHook { hook, trigger, attempt, .. } => {
             boxed(async move { hooks::run(&context, &hook, trigger, attempt, &stop).await })
         }
+        // Whether objects are taken over, and what is done about fields of others, is for the plan to use.
         Effect::Render { maintenance, .. } => {
             boxed(
                 async move { release::render(&context, maintenance).await.map_or_else(Answer::Failed, Answer::Rendered) },
@@ -282,7 +286,18 @@ async fn act(context: Arc<Context>, effect: Effect, stop: Stop) -> Answer {
         Effect::CheckDrift { .. } => {
             boxed(async move { release::missing(&context).await.map_or_else(Answer::Failed, Answer::Missing) })
         }
-        Effect::Uninstall { .. } => boxed(async move { release::uninstall(&context, &stop.token).await }),
+        Effect::PinRollback { .. } => {
+            boxed(async move { requests::pin_rollback(&context).await.unwrap_or_else(Answer::Failed) })
+        }
+        Effect::Rollback { revision, .. } => {
+            boxed(async move { requests::roll_back(&context, revision, &stop.token).await })
+        }
+        Effect::SettleRollback { revision, .. } => {
+            boxed(async move { done(requests::settle_rollback(&context, revision).await) })
+        }
+        Effect::Uninstall { skip_hooks, .. } => {
+            boxed(async move { release::uninstall(&context, skip_hooks, &stop.token).await })
+        }
         Effect::Purge { .. } => boxed(async move { done(release::purge(&context).await) }),
         Effect::Undeploy { .. } => boxed(async move { done(package::undeploy(&context).await) }),
         Effect::PersistDeletion { step, .. } => {
@@ -309,6 +324,9 @@ fn words(effect: &Effect) -> String {
         Effect::Render { .. } => "render templates".to_owned(),
         Effect::Apply { .. } => "apply objects".to_owned(),
         Effect::CheckDrift { .. } => "look for missing objects".to_owned(),
+        Effect::PinRollback { .. } => "look up the revision to go back to".to_owned(),
+        Effect::Rollback { revision, .. } => format!("roll back to revision {revision}"),
+        Effect::SettleRollback { .. } => "take the request for the rollback off".to_owned(),
         Effect::Uninstall { .. } => "remove objects".to_owned(),
         Effect::Purge { .. } => "delete orphans".to_owned(),
         Effect::Undeploy { .. } => "forget package".to_owned(),
@@ -326,10 +344,12 @@ fn outcome(answer: &Answer) -> String {
         Answer::Requirements(unmet) => unmet.join("; "),
         Answer::Rendered(rendered) => match &rendered.released {
             Some(last) if last.digest == rendered.digest && rendered.missing == 0 => "unchanged".to_owned(),
+            Some(last) if last.holds_against(&rendered.digest) => "put aside by a rollback".to_owned(),
             Some(_) => "changed".to_owned(),
             None => "new".to_owned(),
         },
         Answer::Missing(count) => format!("{count} missing"),
+        Answer::Revision(revision) => format!("revision {revision}"),
         _ => "done".to_owned(),
     }
 }

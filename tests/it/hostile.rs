@@ -133,7 +133,11 @@ async fn a_run_that_was_stopped_leaves_a_record_that_says_why() {
     assert!(!record.end.is_failure() && record.operations.is_empty() && record.usage.wall_us > 0, "{record:?}");
     // The records of an application that is gone stay until those of enough others came after.
     for number in 0..17 {
-        world.services.runs.add(RunRecord { application: format!("default.a{number}"), ..RunRecord::clone(record) });
+        let (_, kept) = world
+            .services
+            .runs
+            .add(RunRecord { application: format!("default.a{number}"), ..RunRecord::clone(record) });
+        kept.unwrap();
         world.services.runs.retire(&format!("default.a{number}"));
     }
     assert_eq!(app.records().len(), 0);

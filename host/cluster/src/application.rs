@@ -5,6 +5,7 @@ use std::sync::Arc;
 use barbless_domain::event::Desired;
 use barbless_domain::identity::{ApplicationId, Gvk, ObjectRef};
 use barbless_domain::pipeline::DeletionStep;
+use barbless_domain::request::Requests;
 use futures::{Stream, StreamExt};
 use jiff::Timestamp;
 use serde_json::{Value, json};
@@ -17,17 +18,12 @@ use crate::crd::{
 use crate::error::Error;
 use crate::event::seconds;
 use crate::limits::{CONFLICT_PAUSE, CONFLICT_RETRIES, ESTABLISH_WAIT};
-use crate::request::{Target, metadata};
+use crate::request::{Target, annotation, metadata};
 use crate::watch::{WatchEvent, WatchSpec};
 
 const MANAGER: &str = "barbless";
 /// For what a user does through us, as another tool of theirs would.
 const USER_MANAGER: &str = "barbless-cli";
-
-/// Annotation of an operator: delete hooks are skipped when the Application goes.
-pub const SKIP_DELETE_HOOKS: &str = "packages.deckhouse.io/skip-delete-hooks";
-/// Annotation whose change asks for a retry at once.
-pub const RETRY: &str = "packages.deckhouse.io/retry";
 
 /// An Application that was seen.
 #[derive(Debug, Clone, PartialEq)]
@@ -156,19 +152,18 @@ fn parse(object: &Value) -> Result<SeenApplication, MalformedApplication> {
 /// What an Application wants, as the pipeline reads it.
 fn desired(application: &Application) -> Desired {
     let Application { metadata, spec, status } = application;
-    let annotation = |name: &str| metadata.annotations.as_ref()?.get(name).cloned();
     let step = status.as_ref().and_then(|status| status.deletion_step.clone());
-    Desired {
+    let requests = metadata.annotations.as_ref().map(Requests::of).unwrap_or_default();
+    requests.onto(Desired {
         generation: metadata.generation.unwrap_or_default(),
         version: spec.package_version.clone(),
         settings: spec.settings.clone().unwrap_or_else(|| json!({})),
         maintenance: spec.maintenance == Some(Maintenance::NoResourceReconciliation),
         deleting: metadata.deletion_timestamp.is_some(),
-        skip_delete_hooks: annotation(SKIP_DELETE_HOOKS).as_deref() == Some("true"),
-        retry: annotation(RETRY).unwrap_or_default(),
         // A word that this version does not know: the deletion begins anew, which is safe.
         deletion_step: step.and_then(|step| serde_json::from_value(step.into()).ok()),
-    }
+        ..Desired::default()
+    })
 }
 
 impl Cluster {
@@ -290,6 +285,43 @@ impl Cluster {
         let at = Target { resource: &resource, object: &target };
         let patch = json!({"metadata": {"annotations": {name: value}}});
         self.merge_in(&at, USER_MANAGER, &patch).await.map(drop)
+    }
+
+    /// Gives an annotation of an Application another value, or removes it, if its value is still this one. Says whether
+    /// it was. An operator may have written another request meanwhile, which must not be lost.
+    ///
+    /// # Errors
+    /// If the API server refuses or does not answer, or another writer wins each of several races.
+    pub async fn replace_annotation(
+        &self,
+        id: &ApplicationId,
+        name: &str,
+        old: &str,
+        new: Option<&str>,
+    ) -> Result<bool, Error> {
+        let target = reference(id);
+        let resource = self.resolve(&target.gvk).await?;
+        let at = Target { resource: &resource, object: &target };
+        let mut pause = CONFLICT_PAUSE;
+        for _ in 0..CONFLICT_RETRIES {
+            let Some(live) = self.get_in(&at).await? else { return Ok(false) };
+            if annotation(&live, name) != Some(old) {
+                return Ok(false);
+            }
+            let patch = json!({"metadata": {
+                "annotations": {name: new}, "resourceVersion": metadata(&live, "resourceVersion"),
+            }});
+            match self.merge_in(&at, MANAGER, &patch).await {
+                Ok(_) => return Ok(true),
+                Err(error) if error.is_lost_race() => {
+                    tokio::time::sleep(pause).await;
+                    pause *= 2;
+                }
+                Err(error) if error.is_not_found() => return Ok(false),
+                Err(error) => return Err(error),
+            }
+        }
+        Err(Error::Contended { action: "patch", object: target.to_string(), attempts: CONFLICT_RETRIES })
     }
 
     /// Makes sure that the [`FINALIZER`] is on an Application. Says whether it had to be added.
@@ -469,6 +501,7 @@ impl From<&barbless_domain::status::Status> for ApplicationStatus {
                 tip: status.summary.tip.clone(),
             }),
             deletion_step: status.deletion_step.and_then(word),
+            tracking: status.tracking.as_ref().and_then(|tracking| serde_json::to_value(tracking).ok()),
             ..Self::default()
         }
     }

@@ -21,6 +21,15 @@ fn free_form(_: &mut SchemaGenerator) -> Schema {
     json_schema!({"type": "object", "x-kubernetes-preserve-unknown-fields": true})
 }
 
+/// How an apply goes on: numbers that can be printed in columns, and a report that grows with what there is to tell.
+fn tracking(_: &mut SchemaGenerator) -> Schema {
+    json_schema!({"type": "object", "properties": {
+        "completed": {"type": "integer", "minimum": 0},
+        "remaining": {"type": "integer", "minimum": 0},
+        "report": {"type": "object", "x-kubernetes-preserve-unknown-fields": true},
+    }})
+}
+
 /// What a user wants of an application.
 #[derive(CustomResource, Debug, Clone, Default, PartialEq, Serialize, Deserialize, JsonSchema)]
 #[kube(
@@ -221,9 +230,9 @@ pub struct ApplicationStatus {
     /// In words.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub summary: Option<Summary>,
-    /// How an apply or a removal goes on.
+    /// How the last apply, rollback or removal goes on, or ended.
     #[serde(default, skip_serializing_if = "Option::is_none")]
-    #[schemars(schema_with = "free_form")]
+    #[schemars(schema_with = "tracking")]
     pub tracking: Option<Value>,
     /// Where users find it.
     #[serde(default, skip_serializing_if = "Vec::is_empty")]

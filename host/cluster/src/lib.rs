@@ -27,7 +27,7 @@ mod watch;
 #[cfg(test)]
 mod tests;
 
-pub use application::{ApplicationEvent, MalformedApplication, RETRY, SKIP_DELETE_HOOKS, SeenApplication};
+pub use application::{ApplicationEvent, MalformedApplication, SeenApplication};
 pub use crd::{Application, ApplicationSpec, ApplicationStatus, FINALIZER, crds};
 pub use discovery::Resource;
 pub use error::{ApiError, Cause, ConflictingField, Error, FieldConflict};

@@ -71,6 +71,8 @@ pub enum Effect {
         ticket: Ticket,
         /// Put the maintenance label on.
         maintenance: bool,
+        /// Objects that somebody else owns may be part of the plan.
+        take_over: bool,
     },
     /// Apply what was rendered last, and wait until it is ready.
     Apply {
@@ -78,6 +80,36 @@ pub enum Effect {
         ticket: Ticket,
         /// It carries the maintenance label.
         maintenance: bool,
+        /// Objects that somebody else owns are taken over.
+        take_over: bool,
+        /// What is to be done about fields that other managers have, as [`crate::event::Desired::field_conflicts`].
+        field_conflicts: String,
+    },
+    /// Find out which revision "the one before the last" is, and write that number into the request, so that a process
+    /// that goes on with it later goes back to the same one. Answered with [`crate::event::Answer::Revision`].
+    PinRollback {
+        /// To be given back.
+        ticket: Ticket,
+    },
+    /// Make the objects those of an earlier revision again, as a new revision, and wait until they are ready. Nothing is
+    /// rendered. The new revision remembers the digest that it puts aside: that of the last revision, or what that one
+    /// had put aside itself. The last revision may be named too: its objects are made again what they were.
+    /// [`crate::event::Answer::Refused`] if there is no such revision.
+    Rollback {
+        /// To be given back.
+        ticket: Ticket,
+        /// The revision to go back to, never 0.
+        revision: u32,
+        /// What is to be done about fields that other managers have.
+        field_conflicts: String,
+    },
+    /// The request to go back to this revision is done with: take it off the `Application`, unless it is another one by
+    /// now.
+    SettleRollback {
+        /// To be given back.
+        ticket: Ticket,
+        /// The revision of the request.
+        revision: u32,
     },
     /// Look which objects of the release are missing.
     CheckDrift {
@@ -88,6 +120,8 @@ pub enum Effect {
     Uninstall {
         /// To be given back.
         ticket: Ticket,
+        /// Run no pre-delete and post-delete hooks of the chart.
+        skip_hooks: bool,
     },
     /// Delete orphan resources.
     Purge {
@@ -138,7 +172,10 @@ impl Effect {
             | Self::Render { ticket, .. }
             | Self::Apply { ticket, .. }
             | Self::CheckDrift { ticket }
-            | Self::Uninstall { ticket }
+            | Self::PinRollback { ticket }
+            | Self::Rollback { ticket, .. }
+            | Self::SettleRollback { ticket, .. }
+            | Self::Uninstall { ticket, .. }
             | Self::Purge { ticket }
             | Self::Undeploy { ticket }
             | Self::PersistDeletion { ticket, .. }
@@ -171,9 +208,32 @@ pub enum Cause {
     RequirementsMet,
     /// Somebody asked for it.
     RetryRequested,
+    /// Somebody wants an earlier revision back.
+    RollbackRequested,
+    /// Nobody wants the earlier revision back any more.
+    RollbackWithdrawn,
 }
 
 impl Cause {
+    /// Whether a person changed something: what waits for its next attempt makes it now.
+    #[must_use]
+    pub fn is_wish(self) -> bool {
+        match self {
+            Self::SettingsChanged
+            | Self::MaintenanceChanged
+            | Self::UpdateStarted
+            | Self::RemovalStarted
+            | Self::RetryRequested
+            | Self::RollbackRequested
+            | Self::RollbackWithdrawn => true,
+            Self::Scheduled
+            | Self::DriftDetected
+            | Self::HookValuesChanged
+            | Self::RequirementsLost
+            | Self::RequirementsMet => false,
+        }
+    }
+
     /// The word that users see.
     #[must_use]
     pub fn as_str(self) -> &'static str {
@@ -188,6 +248,8 @@ impl Cause {
             Self::RequirementsLost => "RequirementsLost",
             Self::RequirementsMet => "RequirementsMet",
             Self::RetryRequested => "RetryRequested",
+            Self::RollbackRequested => "RollbackRequested",
+            Self::RollbackWithdrawn => "RollbackWithdrawn",
         }
     }
 }

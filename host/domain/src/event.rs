@@ -6,9 +6,10 @@ use serde_json::Value;
 use crate::hook::{Change, HookDeclaration};
 use crate::pipeline::DeletionStep;
 use crate::queue::Ticket;
+use crate::release::tracking::Tracking;
 
 /// What the `Application` object says.
-#[derive(Debug, Clone, PartialEq, Serialize, Deserialize)]
+#[derive(Debug, Clone, Default, PartialEq, Serialize, Deserialize)]
 #[serde(rename_all = "camelCase")]
 pub struct Desired {
     /// `metadata.generation`, echoed in the status.
@@ -27,6 +28,24 @@ pub struct Desired {
     pub retry: String,
     /// Step at which an earlier process left the deletion.
     pub deletion_step: Option<DeletionStep>,
+    /// Revision of the release that an operator wants back; 0 is the one before the last.
+    pub rollback_to: Option<u32>,
+    /// Objects that another release or nobody owns may be taken over.
+    pub take_over: bool,
+    /// What is to be done about fields that other managers have, as the operator wrote it; empty if they wrote nothing.
+    pub field_conflicts: String,
+    /// Requests of the operator that cannot be read. They count as not made, and are shown.
+    pub refused: Vec<RefusedRequest>,
+}
+
+/// A request of an operator that comes to nothing.
+#[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
+#[serde(rename_all = "camelCase")]
+pub struct RefusedRequest {
+    /// Where it was made: the name of an annotation.
+    pub place: String,
+    /// Why: stable reason, message, hint.
+    pub failure: Failure,
 }
 
 /// One thing that happened.
@@ -54,6 +73,8 @@ pub enum Event {
     },
     /// The health of the rendered workloads changed.
     Health(Workloads),
+    /// How far the apply, the rollback or the removal is that is under way. The last of these comes before the answer.
+    Tracking(Tracking),
     /// Time has passed.
     Tick,
 }
@@ -76,6 +97,10 @@ pub enum Answer {
     Rendered(Rendered),
     /// The objects were looked up; how many are missing.
     Missing(u32),
+    /// The revision that [`crate::effect::Effect::PinRollback`] found.
+    Revision(u32),
+    /// What an operator asked for cannot be done, now or later.
+    Refused(Failure),
     /// It was stopped because of [`crate::effect::Effect::Cancel`]; or it was so stopped that nothing came of it.
     Cancelled,
     /// It failed.
@@ -106,16 +131,30 @@ pub struct Rendered {
     pub missing: u32,
 }
 
-/// The last release.
+/// The last revision of the release.
 #[derive(Debug, Clone, PartialEq, Serialize, Deserialize)]
 #[serde(rename_all = "camelCase")]
 pub struct Released {
+    /// Its number.
+    pub revision: u32,
+    /// Version of the package that its objects are of.
+    pub version: String,
     /// Digest of its objects.
     pub digest: String,
     /// It ended well.
     pub deployed: bool,
     /// It was applied for maintenance.
     pub maintenance: bool,
+    /// Digest of the objects that a rollback put aside for these. As long as just those are rendered, the rollback holds.
+    pub set_aside: Option<String>,
+}
+
+impl Released {
+    /// Whether a rollback led here that still holds: what is rendered is what it put aside.
+    #[must_use]
+    pub fn holds_against(&self, digest: &str) -> bool {
+        self.deployed && self.set_aside.as_deref() == Some(digest)
+    }
 }
 
 /// Why something failed, for users.

@@ -2,7 +2,7 @@
 
 use serde_json::json;
 
-use crate::event::Desired;
+use crate::event::{Desired, Released};
 use crate::hook::{Binding, HookDeclaration, KubernetesBinding, Projection, ScheduleBinding, Stage, WatchEventType};
 
 /// A hook of queue `main` whose failures count.
@@ -56,5 +56,21 @@ pub(crate) fn desired(version: &str) -> Desired {
         skip_delete_hooks: false,
         retry: String::new(),
         deletion_step: None,
+        rollback_to: None,
+        take_over: false,
+        field_conflicts: String::new(),
+        refused: Vec::new(),
+    }
+}
+
+/// A first revision that ended well.
+pub(crate) fn released(digest: &str, maintenance: bool) -> Released {
+    Released {
+        revision: 1,
+        version: "1.0.0".to_owned(),
+        digest: digest.to_owned(),
+        deployed: true,
+        maintenance,
+        set_aside: None,
     }
 }

@@ -22,6 +22,7 @@ pub mod package;
 pub mod pipeline;
 pub mod queue;
 pub mod release;
+pub mod request;
 pub mod requirement;
 pub mod run;
 pub mod schedule;

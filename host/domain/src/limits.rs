@@ -128,3 +128,13 @@ pub const JSON_PATCH_PATH_BYTES: usize = 4096;
 pub const JQ_PROGRAM_BYTES: usize = 64 * 1024;
 /// Owner references, and finalizers, that an object may have after a hook changed them. Real objects have one or two.
 pub const OWNERS_PER_OBJECT: usize = 64;
+/// Operations of a release that `status.tracking` names. More than that nobody reads, and one report of an apply is
+/// written every second.
+pub const TRACKED_OPERATIONS: usize = 500;
+/// Bytes of `status.tracking` as JSON text. An `Application` has settings and a status beside it and must stay below
+/// 256 KiB, which is what an annotation of `kubectl apply` may hold and far below what etcd takes.
+pub const TRACKING_BYTES: usize = 64 * 1024;
+/// Shortest time between two writes of a status in which nothing but the progress of an apply is new.
+pub const TRACKING_INTERVAL: Duration = Duration::from_secs(1);
+/// Bytes of an annotation with decisions about field conflicts; what is longer is refused.
+pub const FIELD_CONFLICTS_BYTES: usize = 64 * 1024;

@@ -10,12 +10,14 @@
 //! ends with the finalizer removed.
 
 use std::collections::BTreeMap;
+use std::sync::Arc;
 
 use crate::effect::{Cause, Effect};
 use crate::event::{Answer, Desired, Event, Loaded};
 use crate::hook::{HookDeclaration, Stage, Trigger};
 use crate::identity::ApplicationId;
 use crate::queue::{Backoff, Queue, Ticket, Time};
+use crate::release::tracking::Tracking;
 use crate::status::Facts;
 
 mod acts;
@@ -26,7 +28,7 @@ mod task;
 #[cfg(test)]
 mod tests;
 
-pub use task::{DeletionStep, DisableAt, EnableAt, HookTask, RemoveAt, RunAt, SwitchAt, Task};
+pub use task::{DeletionStep, DisableAt, EnableAt, HookTask, RemoveAt, RollbackAt, RunAt, SwitchAt, Task};
 
 /// One application.
 #[derive(Debug, Clone, PartialEq)]
@@ -40,6 +42,8 @@ pub struct App {
     started: bool,
     release: bool,
     removing: bool,
+    /// Revision of the request for a rollback that was begun last, until the request is gone from the object.
+    rollback: Option<u32>,
     lifecycle: Queue<Task>,
     hooks: BTreeMap<String, Queue<HookTask>>,
     next_ticket: u64,
@@ -62,6 +66,7 @@ pub fn step(mut app: App, event: Event, now: Time) -> (App, Vec<Effect>) {
         Event::ScheduleDue { hook, schedule } => app.hook_due(&hook, Trigger::Schedule(schedule), now),
         Event::ObjectsChanged { hook, changes } => app.hook_due(&hook, Trigger::Events(changes), now),
         Event::Health(workloads) => app.facts.workloads = workloads,
+        Event::Tracking(tracking) => app.tracked(tracking),
         Event::Tick => app.tick(now),
     }
     app.pump(now, &mut out);
@@ -87,6 +92,7 @@ impl App {
             started: false,
             release: false,
             removing: false,
+            rollback: None,
             lifecycle: Queue::new(Backoff::LIFECYCLE),
             hooks: BTreeMap::new(),
             next_ticket: 0,
@@ -177,8 +183,10 @@ impl App {
 
     fn observed(&mut self, desired: Desired, now: Time, out: &mut Vec<Effect>) {
         let old = self.desired.replace(desired);
-        let Some(new) = &self.desired else { return };
+        let Some(new) = self.desired.clone() else { return };
         self.facts.generation = new.generation;
+        // What is being removed follows no new wishes: neither settings nor a version make a difference to it. Its
+        // operator can ask for another attempt, and for one without the delete hooks.
         if self.removing {
             let retried =
                 old.is_some_and(|old| old.retry != new.retry || old.skip_delete_hooks != new.skip_delete_hooks);
@@ -191,6 +199,11 @@ impl App {
             self.begin_removal(now, out);
             return;
         }
+        let wanted = self.rollback_wanted(old.as_ref().and_then(|old| old.rollback_to), new.rollback_to);
+        if let Some(revision) = wanted {
+            self.begin_rollback(revision, now, out);
+        }
+        // What else is new follows the rollback.
         let Some(old) = old else {
             self.begin_update(Cause::Scheduled, now, out);
             return;
@@ -201,9 +214,42 @@ impl App {
             self.reschedule(Cause::SettingsChanged, now, out);
         } else if old.maintenance != new.maintenance {
             self.reschedule(Cause::MaintenanceChanged, now, out);
-        } else if old.retry != new.retry {
+        } else if old.retry != new.retry || old.take_over != new.take_over || old.field_conflicts != new.field_conflicts
+        {
             self.retry(now, out);
         }
+        if new.rollback_to.is_none() && self.rollback_under_way() {
+            self.withdraw_rollback(now, out);
+        }
+    }
+
+    /// The revision of a request for a rollback that is new. A request is known by its number: the one that was begun
+    /// last may still be on the object, and 0 becomes the number that it was found to mean.
+    fn rollback_wanted(&mut self, old: Option<u32>, new: Option<u32>) -> Option<u32> {
+        if new.is_none() {
+            self.rollback = None;
+            self.facts.refused_rollback = None;
+        }
+        new.filter(|_| new != old && new != self.rollback)
+    }
+
+    fn tracked(&mut self, tracking: Tracking) {
+        let Some(head) = self.lifecycle.head().filter(|head| head.running.is_some() && !head.cancelled) else { return };
+        let applies = matches!(
+            head.task,
+            Task::Run { at: RunAt::Apply | RunAt::Restore(_), .. } | Task::Rollback(RollbackAt::Apply(_))
+        );
+        let removes = matches!(
+            head.task,
+            Task::Disable(DisableAt::Uninstall) | Task::Remove { step: DeletionStep::Uninstall, at: RemoveAt::Act(_) }
+        );
+        if tracking.is_empty() || !(applies || removes) {
+            return;
+        }
+        if applies {
+            self.facts.applying();
+        }
+        self.facts.tracking = Some(Arc::new(tracking.bounded()));
     }
 
     fn requirements(&mut self, unmet: Vec<String>, now: Time, out: &mut Vec<Effect>) {
@@ -260,6 +306,12 @@ impl App {
 
     fn maintenance(&self) -> bool {
         self.desired.as_ref().is_some_and(|desired| desired.maintenance)
+    }
+
+    fn rollback_under_way(&self) -> bool {
+        self.lifecycle.iter().any(|entry| {
+            !entry.cancelled && matches!(entry.task, Task::Rollback(RollbackAt::Pin | RollbackAt::Apply(_)))
+        })
     }
 
     fn hooks_running(&self) -> bool {

@@ -20,6 +20,7 @@ pub mod history;
 mod order;
 #[cfg(test)]
 mod tests;
+pub mod tracking;
 
 pub use helm::{DeletePolicy, HOOK_ANNOTATION, HelmHook, HookEvent, is_kept};
 pub use order::{install_rank, remove_rank};

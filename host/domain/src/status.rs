@@ -5,15 +5,23 @@
 //! applied only when objects were applied with them.
 
 use std::collections::BTreeMap;
+use std::sync::Arc;
 
 use serde::{Deserialize, Serialize};
 
 use crate::event::{Failure, Loaded, Workloads};
 use crate::hook::Stage;
-use crate::pipeline::{App, DeletionStep, DisableAt, EnableAt, RemoveAt, RunAt, Task};
+use crate::pipeline::{App, DeletionStep, DisableAt, EnableAt, RemoveAt, RollbackAt, RunAt, Task};
+use crate::release::tracking::Tracking;
+use crate::request::ROLLBACK_TO;
 
 #[cfg(test)]
 mod tests;
+
+/// Reasons of conditions that do not hold although nothing failed.
+const WANTED: [&str; 3] = ["ApplyingManifests", "SettingsChanged", "RolledBack"];
+const ROLLED_BACK: &str =
+    "the objects are those of an earlier revision, as an operator asked, until the settings or the version change";
 
 /// A fact with three values.
 #[derive(Debug, Clone, Default, PartialEq, Eq)]
@@ -52,7 +60,7 @@ impl Condition {
     /// A failure; work in progress is none.
     fn failure(&self) -> Option<(&str, &str, Option<&str>)> {
         match self {
-            Self::False { reason, message, hint } if reason != "ApplyingManifests" && reason != "SettingsChanged" => {
+            Self::False { reason, message, hint } if !WANTED.contains(&reason.as_str()) => {
                 Some((reason, message, hint.as_deref()))
             }
             _ => None,
@@ -83,6 +91,12 @@ pub struct Facts {
     pub(crate) deletion: Option<DeletionStep>,
     pub(crate) removed_without_package: Option<Failure>,
     pub(crate) dropped: Option<String>,
+    /// Why the rollback that an operator asked for is not done.
+    pub(crate) refused_rollback: Option<Failure>,
+    /// A rollback holds; the version whose objects it brought back.
+    pub(crate) held: Option<String>,
+    /// How far the last apply, rollback or removal came.
+    pub(crate) tracking: Option<Arc<Tracking>>,
 }
 
 impl Default for Facts {
@@ -105,6 +119,9 @@ impl Default for Facts {
             deletion: None,
             removed_without_package: None,
             dropped: None,
+            refused_rollback: None,
+            held: None,
+            tracking: None,
         }
     }
 }
@@ -112,7 +129,7 @@ impl Default for Facts {
 impl Facts {
     /// The objects of one version are in the cluster, and another version is wanted.
     fn updating(&self) -> bool {
-        self.version.is_some() && self.target.is_some() && self.target != self.version
+        self.held.is_none() && self.version.is_some() && self.target.is_some() && self.target != self.version
     }
 
     pub(crate) fn adopted(&mut self, _loaded: &Loaded) {
@@ -127,13 +144,20 @@ impl Facts {
         }
     }
 
+    pub(crate) fn applying(&mut self) {
+        self.manifests = Condition::no("ApplyingManifests", "the objects of the package are being applied");
+    }
+
     pub(crate) fn ran(&mut self, version: String, maintenance: bool) {
+        let version = self.held.clone().unwrap_or(version);
         self.updated |= self.version.as_ref().is_some_and(|old| *old != version);
         self.version = Some(version);
         self.hooks = Condition::True;
         self.manifests = Condition::True;
         // In maintenance the objects do not follow the settings.
-        if !maintenance {
+        if self.held.is_some() {
+            self.configured = Condition::no("RolledBack", ROLLED_BACK);
+        } else if !maintenance {
             self.configured = Condition::True;
         }
         self.maintained = maintenance;
@@ -146,6 +170,7 @@ impl Facts {
         self.manifests = Condition::Unknown;
         self.hooks = Condition::Unknown;
         self.workloads = Workloads::Unknown;
+        self.held = None;
     }
 
     pub(crate) fn failed(&mut self, task: &Task, failure: &Failure) {
@@ -160,7 +185,9 @@ impl Facts {
             | Task::Disable(DisableAt::Before(_) | DisableAt::After(_)) => {
                 self.hooks = Condition::failed("HookFailed", failure);
             }
-            Task::Run { .. } => self.manifests = Condition::failed("ManifestsApplyFailed", failure),
+            Task::Run { .. } | Task::Rollback(_) => {
+                self.manifests = Condition::failed("ManifestsApplyFailed", failure);
+            }
             Task::Requirements | Task::Disable(_) | Task::CheckDrift | Task::Remove { .. } => {}
         }
     }
@@ -182,6 +209,22 @@ pub struct Status {
     /// How far a deletion has come.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub deletion_step: Option<DeletionStep>,
+    /// How far the last apply, rollback or removal came.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub tracking: Option<Arc<Tracking>>,
+}
+
+impl Status {
+    /// Whether the other one says the same but for the progress of an apply. Such a status can wait a moment.
+    #[must_use]
+    pub fn same_but_for_tracking(&self, other: &Self) -> bool {
+        let Self { observed_generation, summary, conditions, current_version, deletion_step, tracking: _ } = self;
+        *observed_generation == other.observed_generation
+            && *summary == other.summary
+            && *conditions == other.conditions
+            && *current_version == other.current_version
+            && *deletion_step == other.deletion_step
+    }
 }
 
 /// The state in words.
@@ -240,7 +283,8 @@ pub(crate) fn of(app: &App) -> Status {
     blockers.extend(known.into_iter().filter_map(Condition::failure).map(Blocker::new));
     blockers.extend(event_hook);
 
-    let conditions = conditions(app, &blockers);
+    let mut conditions = conditions(app, &blockers);
+    conditions.extend(requests(app));
     let summary = summary(app, deleting, &blockers);
     Status {
         observed_generation: facts.generation,
@@ -248,7 +292,28 @@ pub(crate) fn of(app: &App) -> Status {
         conditions,
         current_version: facts.version.clone(),
         deletion_step: facts.deletion,
+        tracking: facts.tracking.clone(),
     }
+}
+
+/// Requests of an operator that come to nothing, if there are any: what an annotation asks for is never ignored in
+/// silence.
+fn requests(app: &App) -> Option<StatusCondition> {
+    let desired = app.desired()?;
+    let rollback = app.facts().refused_rollback.as_ref().map(|failure| (ROLLBACK_TO, failure));
+    let unreadable = desired.refused.iter().map(|refused| (refused.place.as_str(), &refused.failure));
+    let refused: Vec<(&str, &Failure)> = unreadable.chain(rollback).collect();
+    let (_, first) = refused.first()?;
+    let lines = refused.iter().map(|(place, failure)| {
+        let hint = failure.hint.as_ref().map(|hint| format!(" ({hint})")).unwrap_or_default();
+        format!("annotation {place}: {}{hint}", failure.message)
+    });
+    Some(StatusCondition {
+        kind: "RequestsAccepted".to_owned(),
+        status: "False".to_owned(),
+        reason: first.reason.clone(),
+        message: lines.collect::<Vec<_>>().join("; "),
+    })
 }
 
 fn conditions(app: &App, blockers: &[Blocker]) -> Vec<StatusCondition> {
@@ -416,7 +481,14 @@ fn summary(app: &App, deleting: bool, blockers: &[Blocker]) -> Summary {
         _ if facts.manifests != Condition::True => make("Updating", progress(app), None),
         Workloads::Degraded(why) => make("Degraded", why.clone(), None),
         Workloads::Progressing(why) => make("Degraded", why.clone(), Some("a rollout is under way")),
-        Workloads::Unknown | Workloads::None | Workloads::Healthy => make("Ready", String::new(), None),
+        Workloads::Unknown | Workloads::None | Workloads::Healthy => match &facts.held {
+            Some(version) => make(
+                "Ready",
+                format!("rolled back to the objects of version {version}"),
+                Some("change spec.settings or spec.packageVersion to go on from here"),
+            ),
+            None => make("Ready", String::new(), None),
+        },
     }
 }
 
@@ -441,6 +513,10 @@ fn progress(app: &App) -> String {
         Task::Disable(DisableAt::Uninstall) => "removing the objects".to_owned(),
         Task::Disable(DisableAt::After(_)) => hook(Stage::AfterDeleteHelm),
         Task::Disable(DisableAt::Stop | DisableAt::Idle) => "stopping the hooks".to_owned(),
+        Task::Run { at: RunAt::Restore(revision), .. } => format!("bringing back the objects of revision {revision}"),
+        Task::Rollback(RollbackAt::Pin) => "looking up the revision to go back to".to_owned(),
+        Task::Rollback(RollbackAt::Apply(revision)) => format!("rolling back to revision {revision}"),
+        Task::Rollback(RollbackAt::Settle(_)) => "taking the request for the rollback off".to_owned(),
         Task::CheckDrift => "looking for missing objects".to_owned(),
         Task::Remove { step, at: RemoveAt::Persist | RemoveAt::Bindings | RemoveAt::Act(_) | RemoveAt::Idle } => {
             match step {

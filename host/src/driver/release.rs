@@ -50,7 +50,10 @@ pub(super) async fn render(context: &Arc<Context>, maintenance: bool) -> Result<
     let rendered = Rendered {
         digest: plan.digest.clone(),
         released: record.map(|record| Released {
+            revision: record.revision,
+            version: record.package.1.clone(),
             digest: record.digest.clone(),
+            set_aside: record.set_aside.clone(),
             deployed: record.status == ReleaseStatus::Deployed,
             maintenance: record.maintenance,
         }),
@@ -379,15 +382,15 @@ pub(super) async fn missing(context: &Arc<Context>) -> Result<u32, Failure> {
 }
 
 /// Deletes the objects of the release and waits until they are observed gone.
-pub(super) async fn uninstall(context: &Arc<Context>, token: &CancellationToken) -> Answer {
-    match uninstall_release(context, token).await {
+pub(super) async fn uninstall(context: &Arc<Context>, skip_hooks: bool, token: &CancellationToken) -> Answer {
+    match uninstall_release(context, skip_hooks, token).await {
         Ok(()) => Answer::Done,
         Err(Stopped::Cancelled) => Answer::Cancelled,
         Err(Stopped::Failed(failure)) => Answer::Failed(failure),
     }
 }
 
-async fn uninstall_release(context: &Arc<Context>, token: &CancellationToken) -> Result<(), Stopped> {
+async fn uninstall_release(context: &Arc<Context>, skip_hooks: bool, token: &CancellationToken) -> Result<(), Stopped> {
     let cluster = &context.services.cluster;
     let history = cluster.release_history(&context.instance.id).await.map_err(cluster_failure)?;
     let Some(record) = history.last() else { return Ok(()) };
@@ -402,7 +405,8 @@ async fn uninstall_release(context: &Arc<Context>, token: &CancellationToken) ->
     };
     health::stop(context);
     let removal = release::removal(&inventory(&history), &record.defined());
-    let result = cluster.uninstall(&context.instance.id, &removal, &record.hooks(), &options).await;
+    let hooks = if skip_hooks { BTreeMap::new() } else { record.hooks() };
+    let result = cluster.uninstall(&context.instance.id, &removal, &hooks, &options).await;
     drop(options);
     let _ = told.await;
     result?;

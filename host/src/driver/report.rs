@@ -4,6 +4,7 @@ use std::sync::Arc;
 use std::time::Duration;
 
 use barbless_domain::event::Failure;
+use barbless_domain::limits::TRACKING_INTERVAL;
 use barbless_domain::pipeline::DeletionStep;
 use barbless_domain::status::Status;
 use jiff::Timestamp;
@@ -19,12 +20,27 @@ const PAUSE: (Duration, Duration) = (Duration::from_millis(200), Duration::from_
 /// Writes the newest status, again and again until the API server has it. Ends with the application.
 pub(super) async fn write_statuses(context: Arc<Context>, mut statuses: watch::Receiver<Option<Status>>) {
     let mut pause = PAUSE.0;
+    let mut written: Option<(Status, tokio::time::Instant)> = None;
     loop {
         if statuses.changed().await.is_err() {
             return;
         }
         loop {
-            let Some(status) = statuses.borrow_and_update().clone() else { break };
+            let Some(mut status) = statuses.borrow_and_update().clone() else { break };
+            // Progress is shown as it is after a moment; anything else is shown at once.
+            if let Some((last, at)) = &written {
+                let until = *at + TRACKING_INTERVAL;
+                while status.same_but_for_tracking(last) {
+                    tokio::select! {
+                        changed = statuses.changed() => match (changed, statuses.borrow_and_update().clone()) {
+                            (Ok(()), Some(newer)) => status = newer,
+                            // The loop of the application has ended; this is its last word.
+                            _ => break,
+                        },
+                        () = tokio::time::sleep_until(until) => break,
+                    }
+                }
+            }
             // A step that was written down is never taken back by an older status.
             let step = context.instance.deletion_step.lock().await;
             let mut shown = shown(&context, &status);
@@ -34,6 +50,7 @@ pub(super) async fn write_statuses(context: Arc<Context>, mut statuses: watch::R
             match context.services.cluster.write_status(&context.instance.id, shown, Timestamp::now()).await {
                 Ok(_) => {
                     pause = PAUSE.0;
+                    written = Some((status, tokio::time::Instant::now()));
                     break;
                 }
                 Err(error) => {

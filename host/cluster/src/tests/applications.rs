@@ -1,13 +1,15 @@
 use std::time::Duration;
 
 use barbless_domain::pipeline::DeletionStep;
+use barbless_domain::release::tracking::{OperationStatus, OperationType, TrackedOperation, Tracking};
+use barbless_domain::request::{FIELD_CONFLICTS, RETRY, ROLLBACK_TO, TAKE_OVER};
 use futures::StreamExt;
 use jiff::Timestamp;
 use serde_json::json;
 
 use super::{app, reference, start};
 use crate::crd::{Condition, Summary};
-use crate::{ApplicationEvent, ApplicationStatus, Cluster, EventType, FINALIZER, RETRY};
+use crate::{ApplicationEvent, ApplicationStatus, Cluster, EventType, FINALIZER};
 
 fn time(text: &str) -> Timestamp {
     text.parse().expect("a time")
@@ -100,6 +102,25 @@ async fn applications_are_watched_with_what_they_want() {
     cluster.annotate_application(&app(), RETRY, Some("now")).await.expect("annotated");
     let ApplicationEvent::Applied(seen) = next().await else { panic!("not applied") };
     assert_eq!(seen.desired.retry, "now");
+    cluster.annotate_application(&app(), ROLLBACK_TO, Some("0")).await.expect("annotated");
+    let ApplicationEvent::Applied(seen) = next().await else { panic!("not applied") };
+    assert_eq!(seen.desired.rollback_to, Some(0));
+    // The request becomes one with a number, and goes; one that is another by now stays.
+    assert!(cluster.replace_annotation(&app(), ROLLBACK_TO, "0", Some("4")).await.expect("replaced"));
+    let ApplicationEvent::Applied(seen) = next().await else { panic!("not applied") };
+    assert_eq!(seen.desired.rollback_to, Some(4));
+    assert!(!cluster.replace_annotation(&app(), ROLLBACK_TO, "3", None).await.expect("another one"));
+    assert!(cluster.replace_annotation(&app(), ROLLBACK_TO, "4", None).await.expect("removed"));
+    let ApplicationEvent::Applied(seen) = next().await else { panic!("not applied") };
+    assert_eq!(seen.desired.rollback_to, None);
+    assert!(!cluster.replace_annotation(&app(), ROLLBACK_TO, "4", None).await.expect("gone already"));
+    cluster.annotate_application(&app(), TAKE_OVER, Some("perhaps")).await.expect("annotated");
+    let ApplicationEvent::Applied(seen) = next().await else { panic!("a bad value is not fatal") };
+    assert!(!seen.desired.take_over);
+    assert_eq!(seen.desired.refused.iter().map(|it| it.place.as_str()).collect::<Vec<_>>(), [TAKE_OVER]);
+    cluster.annotate_application(&app(), FIELD_CONFLICTS, Some("[]")).await.expect("annotated");
+    let ApplicationEvent::Applied(seen) = next().await else { panic!("not applied") };
+    assert_eq!(seen.desired.field_conflicts, "[]");
 
     // A name that is no name of an application is seen, and seen to go.
     let bad = json!({"apiVersion": "deckhouse.io/v1alpha1", "kind": "Application",
@@ -211,4 +232,33 @@ fn schemas_are_structural() {
         check(&version["schema"]["openAPIV3Schema"], name);
         assert!(version["subresources"].get("status").is_some(), "{name}");
     }
+}
+
+#[tokio::test]
+async fn progress_is_shown_and_goes_again() {
+    let (_devcluster, cluster) = with_application().await;
+    let operation = TrackedOperation {
+        id: "apply/v1/ConfigMap/demo/c".to_owned(),
+        depends_on: vec!["stage/1".to_owned()],
+        group: String::new(),
+        version: "v1".to_owned(),
+        kind: "ConfigMap".to_owned(),
+        name: "c".to_owned(),
+        namespace: "demo".to_owned(),
+        r#type: OperationType::Apply,
+        status: OperationStatus::Progressing,
+    };
+    let tracking = Tracking::of(vec![operation]);
+    let shown = ApplicationStatus { tracking: serde_json::to_value(&tracking).ok(), ..status("False") };
+    assert!(cluster.write_status(&app(), shown.clone(), time("2026-01-01T00:00:00Z")).await.expect("written"));
+    assert!(!cluster.write_status(&app(), shown, time("2026-01-01T00:00:01Z")).await.expect("the same"));
+    let target = reference("deckhouse.io/v1alpha1", "Application", "demo", "web");
+    let live = cluster.read(&target).await.expect("there");
+    assert_eq!(live["status"]["tracking"]["remaining"], 1);
+    assert_eq!(live["status"]["tracking"]["report"]["operations"][0]["dependsOn"], json!(["stage/1"]));
+    let stored: Tracking = serde_json::from_value(live["status"]["tracking"].clone()).expect("the same shape");
+    assert_eq!(stored, tracking);
+    cluster.write_status(&app(), status("True"), time("2026-01-01T00:00:02Z")).await.expect("written");
+    let live = cluster.read(&target).await.expect("there");
+    assert_eq!(live["status"].get("tracking"), None);
 }

@@ -1,7 +1,7 @@
 //! What the head of the lifecycle queue does next: an effect, another state of its task, or nothing more.
 
 use super::App;
-use super::task::{DeletionStep, DisableAt, EnableAt, RemoveAt, RunAt, SwitchAt, Task};
+use super::task::{DeletionStep, DisableAt, EnableAt, RemoveAt, RollbackAt, RunAt, SwitchAt, Task};
 use crate::effect::Effect;
 use crate::hook::{Stage, Trigger};
 use crate::limits;
@@ -85,6 +85,7 @@ impl App {
             Task::Enable(at) => self.enable_act(*at, attempt),
             Task::Run { at, applies, changed } => self.run_act(*at, *applies, *changed, attempt),
             Task::Disable(at) => self.disable_act(*at, attempt),
+            Task::Rollback(at) => self.rollback_act(*at),
             Task::CheckDrift => Act::effect(Effect::CheckDrift { ticket: self.ticket() }),
             Task::Remove { step, at } => self.remove_act(*step, *at, attempt),
         }
@@ -117,11 +118,18 @@ impl App {
             RunAt::Before(index) => self
                 .stage_act(Stage::BeforeHelm, index, attempt)
                 .unwrap_or(Act::Become(Task::Run { at: RunAt::Render, applies, changed })),
-            RunAt::Render => Act::effect(Effect::Render { ticket: self.ticket(), maintenance }),
+            RunAt::Render => {
+                let take_over = self.desired.as_ref().is_some_and(|desired| desired.take_over);
+                Act::effect(Effect::Render { ticket: self.ticket(), maintenance, take_over })
+            }
             RunAt::Apply => {
                 self.release = true;
-                Act::effect(Effect::Apply { ticket: self.ticket(), maintenance })
+                self.facts.tracking = None;
+                let take_over = self.desired.as_ref().is_some_and(|desired| desired.take_over);
+                let field_conflicts = self.field_conflicts();
+                Act::effect(Effect::Apply { ticket: self.ticket(), maintenance, take_over, field_conflicts })
             }
+            RunAt::Restore(revision) => self.roll_back(revision),
             RunAt::After(index) => {
                 if let Some(act) = self.stage_act(Stage::AfterHelm, index, attempt) {
                     act
@@ -135,12 +143,38 @@ impl App {
         }
     }
 
+    fn rollback_act(&mut self, at: RollbackAt) -> Act {
+        match at {
+            RollbackAt::Pin => Act::effect(Effect::PinRollback { ticket: self.ticket() }),
+            RollbackAt::Apply(revision) => {
+                self.facts.applying();
+                self.roll_back(revision)
+            }
+            RollbackAt::Settle(revision) => Act::effect(Effect::SettleRollback { ticket: self.ticket(), revision }),
+        }
+    }
+
+    fn roll_back(&mut self, revision: u32) -> Act {
+        self.facts.tracking = None;
+        let field_conflicts = self.field_conflicts();
+        Act::effect(Effect::Rollback { ticket: self.ticket(), revision, field_conflicts })
+    }
+
+    fn field_conflicts(&self) -> String {
+        self.desired.as_ref().map(|desired| desired.field_conflicts.clone()).unwrap_or_default()
+    }
+
+    fn uninstall(&mut self, skip_hooks: bool) -> Act {
+        self.facts.tracking = None;
+        Act::effect(Effect::Uninstall { ticket: self.ticket(), skip_hooks })
+    }
+
     fn disable_act(&mut self, at: DisableAt, attempt: u32) -> Act {
         match at {
             DisableAt::Before(index) => self
                 .stage_act(Stage::BeforeDeleteHelm, index, attempt)
                 .unwrap_or(Act::Become(Task::Disable(DisableAt::Uninstall))),
-            DisableAt::Uninstall => Act::effect(Effect::Uninstall { ticket: self.ticket() }),
+            DisableAt::Uninstall => self.uninstall(false),
             DisableAt::After(index) => self
                 .stage_act(Stage::AfterDeleteHelm, index, attempt)
                 .unwrap_or(Act::Become(Task::Disable(DisableAt::Stop))),
@@ -151,8 +185,10 @@ impl App {
     }
 
     fn remove_act(&mut self, step: DeletionStep, at: RemoveAt, attempt: u32) -> Act {
-        let skip_hooks =
-            self.loaded.is_none() || self.desired.as_ref().is_some_and(|desired| desired.skip_delete_hooks);
+        // Whatever is loaded has its say, whether it was ever configured or not: an earlier process may have run its hooks,
+        // and what they made they alone know. Before there are settings that are valid, hooks see the defaults.
+        let skipped = self.desired.as_ref().is_some_and(|desired| desired.skip_delete_hooks);
+        let skip_hooks = self.loaded.is_none() || skipped;
         let hook_step = matches!(step, DeletionStep::BeforeHooks | DeletionStep::AfterHooks);
         let next = |step: DeletionStep| match step.next() {
             Some(step) => Act::Become(Task::Remove { step, at: RemoveAt::Persist }),
@@ -171,7 +207,7 @@ impl App {
             (RemoveAt::Act(index), DeletionStep::AfterHooks) => {
                 self.stage_act(Stage::AfterDeleteHelm, index, attempt).unwrap_or_else(|| next(step))
             }
-            (RemoveAt::Act(_), DeletionStep::Uninstall) => Act::effect(Effect::Uninstall { ticket: self.ticket() }),
+            (RemoveAt::Act(_), DeletionStep::Uninstall) => self.uninstall(skipped),
             (RemoveAt::Act(_), DeletionStep::StopHooks) if self.bindings => {
                 Act::effect(Effect::StopBindings { ticket: self.ticket() })
             }

@@ -1,7 +1,7 @@
 //! What an answer to an effect of the lifecycle leads to.
 
 use super::App;
-use super::task::{DeletionStep, DisableAt, EnableAt, RemoveAt, RunAt, SwitchAt, Task};
+use super::task::{DeletionStep, DisableAt, EnableAt, RemoveAt, RollbackAt, RunAt, SwitchAt, Task};
 use crate::effect::{Cause, Effect};
 use crate::event::{Answer, Failure, Rendered};
 use crate::limits;
@@ -17,6 +17,10 @@ impl App {
         self.learn(&task, &answer, now);
         if cancelled {
             self.lifecycle.pop();
+            return;
+        }
+        if let Answer::Refused(failure) = answer {
+            self.refused(&task, failure, now);
             return;
         }
         if let Some(failure) = failure_of(&answer) {
@@ -63,6 +67,18 @@ impl App {
             }
             (Task::Enable(EnableAt::Startup(index)), _) => self.become_task(Task::Enable(EnableAt::Startup(index + 1))),
             (Task::Run { at, applies, changed }, answer) => self.run_answered(at, applies, changed, &answer),
+            (Task::Rollback(RollbackAt::Pin), Answer::Revision(revision)) => {
+                self.rollback = Some(revision);
+                self.become_task(Task::Rollback(RollbackAt::Apply(revision)));
+            }
+            (Task::Rollback(RollbackAt::Apply(revision)), _) => {
+                self.release = true;
+                self.become_task(Task::Rollback(RollbackAt::Settle(revision)));
+            }
+            (Task::Rollback(RollbackAt::Settle(_)), _) => {
+                self.facts.manifests = Condition::True;
+                self.lifecycle.pop();
+            }
             (Task::Disable(at), _) => self.become_task(Task::Disable(match at {
                 DisableAt::Before(index) => DisableAt::Before(index + 1),
                 DisableAt::Uninstall => DisableAt::After(0),
@@ -72,7 +88,13 @@ impl App {
             (Task::Remove { step, at }, _) => self.remove_answered(step, at),
             // An answer that does not belong to the task; the driver is wrong. The task goes on from where it was, and
             // its next attempt is paced, so that a wrong thought about one application does not spin.
-            (Task::Load { .. } | Task::Requirements | Task::Enable(EnableAt::Synchronization), answer) => {
+            (
+                Task::Load { .. }
+                | Task::Requirements
+                | Task::Enable(EnableAt::Synchronization)
+                | Task::Rollback(RollbackAt::Pin),
+                answer,
+            ) => {
                 let message = format!("unexpected answer {answer:?}");
                 self.lifecycle.fail(Failure::new("InternalError", message), now);
             }
@@ -82,17 +104,25 @@ impl App {
     fn run_answered(&mut self, at: RunAt, applies: u32, changed: bool, answer: &Answer) {
         let next = match (at, answer) {
             (RunAt::Before(index), _) => Task::Run { at: RunAt::Before(index + 1), applies, changed },
-            (RunAt::Render, Answer::Rendered(rendered)) if self.apply_needed(rendered) => {
-                self.facts.manifests =
-                    Condition::no("ApplyingManifests", "the objects of the package are being applied");
-                Task::Run { at: RunAt::Apply, applies, changed }
-            }
-            (RunAt::Render, _) => {
-                self.facts.manifests = Condition::True;
-                self.after_apply(applies, changed)
-            }
+            (RunAt::Render, Answer::Rendered(rendered)) => match self.needed(rendered) {
+                Needed::Apply => {
+                    self.facts.applying();
+                    Task::Run { at: RunAt::Apply, applies, changed }
+                }
+                Needed::Restore(revision) => {
+                    self.facts.applying();
+                    Task::Run { at: RunAt::Restore(revision), applies, changed }
+                }
+                Needed::Nothing => {
+                    let held = rendered.released.as_ref().filter(|last| last.set_aside.is_some());
+                    let held = held.filter(|last| self.maintenance() || last.holds_against(&rendered.digest));
+                    self.facts.held = held.map(|last| last.version.clone());
+                    self.after_apply(applies, changed)
+                }
+            },
+            (RunAt::Render | RunAt::Restore(_), _) => self.after_apply(applies, changed),
             (RunAt::Apply, _) => {
-                self.facts.manifests = Condition::True;
+                self.facts.held = None;
                 self.after_apply(applies, changed)
             }
             (RunAt::After(index), answer) => {
@@ -104,7 +134,8 @@ impl App {
     }
 
     /// afterHelm hooks run after the first apply of a run; after the second there is nothing left to do.
-    fn after_apply(&self, applies: u32, changed: bool) -> Task {
+    fn after_apply(&mut self, applies: u32, changed: bool) -> Task {
+        self.facts.manifests = Condition::True;
         let applies = applies + 1;
         if applies == 1 {
             Task::Run { at: RunAt::After(0), applies, changed }
@@ -113,11 +144,34 @@ impl App {
         }
     }
 
-    fn apply_needed(&self, rendered: &Rendered) -> bool {
-        match &rendered.released {
-            None => true,
-            Some(last) if self.maintenance() => !(last.deployed && last.maintenance),
-            Some(last) => !last.deployed || last.maintenance || last.digest != rendered.digest || rendered.missing > 0,
+    /// What has to be done about the release now that it is known what is rendered.
+    fn needed(&self, rendered: &Rendered) -> Needed {
+        let Some(last) = &rendered.released else { return Needed::Apply };
+        // Objects that are left alone are left alone after a rollback too; leaving maintenance does not undo it.
+        if self.maintenance() {
+            let done = last.deployed && (last.maintenance || last.set_aside.is_some());
+            return if done { Needed::Nothing } else { Needed::Apply };
+        }
+        if last.holds_against(&rendered.digest) {
+            // What is missing is brought back as it was, not as it would be rendered.
+            return if rendered.missing > 0 { Needed::Restore(last.revision) } else { Needed::Nothing };
+        }
+        if !last.deployed || last.maintenance || last.digest != rendered.digest || rendered.missing > 0 {
+            Needed::Apply
+        } else {
+            Needed::Nothing
+        }
+    }
+
+    /// What an operator asked for cannot be done; everything else goes on.
+    fn refused(&mut self, task: &Task, failure: Failure, now: Time) {
+        if matches!(task, Task::Rollback(_)) {
+            self.facts.refused_rollback = Some(failure);
+            // Nobody knows whether something was done before it was refused; the reconciliation that follows finds out.
+            self.facts.manifests = Condition::Unknown;
+            self.lifecycle.pop();
+        } else {
+            self.task_failed(task, failure, now);
         }
     }
 
@@ -148,7 +202,7 @@ impl App {
 
     /// What an answer tells of the world, whether or not anybody still waits for it.
     fn learn(&mut self, task: &Task, answer: &Answer, _now: Time) {
-        let ended_well = !matches!(answer, Answer::Failed(_) | Answer::Cancelled);
+        let ended_well = !matches!(answer, Answer::Failed(_) | Answer::Refused(_) | Answer::Cancelled);
         match task {
             Task::Enable(EnableAt::Bindings) | Task::Remove { at: RemoveAt::Bindings, .. } => {
                 self.bindings = ended_well
@@ -241,10 +295,20 @@ impl App {
     }
 }
 
+/// What has to be done about a release.
+enum Needed {
+    /// It is as it should be.
+    Nothing,
+    /// What was rendered is applied.
+    Apply,
+    /// The objects of this revision become again what they were.
+    Restore(u32),
+}
+
 /// The failure that an answer stands for. Something that stopped although nobody asked it to has failed.
 pub(super) fn failure_of(answer: &Answer) -> Option<Failure> {
     match answer {
-        Answer::Failed(failure) => Some(failure.clone()),
+        Answer::Failed(failure) | Answer::Refused(failure) => Some(failure.clone()),
         Answer::Cancelled => Some(Failure::new("Interrupted", "it was stopped from outside")),
         _ => None,
     }

@@ -1,17 +1,22 @@
 //! The operations of the lifecycle: what begins them, and what they stop.
 
 use super::App;
-use super::task::{DeletionStep, DisableAt, EnableAt, RemoveAt, RunAt, SwitchAt, Task};
+use super::task::{DeletionStep, DisableAt, EnableAt, RemoveAt, RollbackAt, RunAt, SwitchAt, Task};
 use crate::effect::{Cause, Effect};
+use crate::event::Failure;
 use crate::limits;
 use crate::queue::{Backoff, Time};
 use crate::status::Condition;
 
 impl App {
     pub(super) fn begin_update(&mut self, cause: Cause, now: Time, out: &mut Vec<Effect>) {
+        self.interrupt(cause, out);
+        self.push_update(now);
+    }
+
+    fn push_update(&mut self, now: Time) {
         let Some(desired) = &self.desired else { return };
         let version = desired.version.clone();
-        self.interrupt(cause, out);
         self.values_loop = 0;
         self.candidate = None;
         self.facts.target = Some(version.clone());
@@ -24,6 +29,9 @@ impl App {
     pub(super) fn reschedule(&mut self, cause: Cause, now: Time, out: &mut Vec<Effect>) {
         // An update ends in a reconciliation of its own, which reads the newest settings.
         if self.loaded.is_none() || self.updating() || self.removing || !self.unmet().is_empty() {
+            if cause.is_wish() {
+                self.lifecycle.hurry();
+            }
             return;
         }
         let mut start = now;
@@ -48,8 +56,58 @@ impl App {
         self.push(Task::Run { at: RunAt::Before(0), applies: 0, changed: false }, start);
     }
 
+    /// Puts everything else aside for a rollback. What was under way begins anew after it; if nothing was, a
+    /// reconciliation brings the hooks in line with what there is now.
+    pub(super) fn begin_rollback(&mut self, revision: u32, now: Time, out: &mut Vec<Effect>) {
+        self.rollback = Some(revision);
+        self.facts.refused_rollback = self.no_rollback();
+        if self.facts.refused_rollback.is_some() {
+            return;
+        }
+        let update = self.loaded.is_none() || self.updating();
+        self.stop_lifecycle(Cause::RollbackRequested, |_| false, out);
+        self.push(Task::Rollback(if revision == 0 { RollbackAt::Pin } else { RollbackAt::Apply(revision) }), now);
+        self.begin_again(update, now);
+    }
+
+    fn begin_again(&mut self, update: bool, now: Time) {
+        if update {
+            self.push_update(now);
+        } else {
+            self.begin_reconciliation(now);
+        }
+    }
+
+    /// Why there can be no rollback now. Whoever wants one all the same asks again later.
+    fn no_rollback(&self) -> Option<Failure> {
+        let again = "when that has changed, remove the annotation and set it again";
+        if self.maintenance() {
+            let why = "the application is in maintenance: its objects are left as they are";
+            return Some(Failure::new("InMaintenance", why).hint(again));
+        }
+        let suspending = self.lifecycle.iter().any(|entry| matches!(entry.task, Task::Disable(_)));
+        if suspending || !self.unmet().is_empty() {
+            return Some(Failure::new("Suspended", "the requirements of the package are not met").hint(again));
+        }
+        if self.loaded.is_some() && !self.release {
+            return Some(Failure::new("NoRelease", "nothing was installed yet").hint(again));
+        }
+        None
+    }
+
+    /// The request for a rollback is gone before it was done: the release becomes again what the package renders.
+    pub(super) fn withdraw_rollback(&mut self, now: Time, out: &mut Vec<Effect>) {
+        let update = self.loaded.is_none() || self.updating();
+        self.stop_lifecycle(Cause::RollbackWithdrawn, |_| false, out);
+        self.begin_again(update, now);
+    }
+
     pub(super) fn suspend(&mut self, now: Time, out: &mut Vec<Effect>) {
-        self.interrupt(Cause::RequirementsLost, out);
+        if self.rollback_under_way() {
+            self.facts.refused_rollback = self.no_rollback();
+            self.lifecycle.retain_waiting(|task| !matches!(task, Task::Rollback(_)));
+        }
+        self.stop_lifecycle(Cause::RequirementsLost, |task| matches!(task, Task::Disable(_)), out);
         let under_way = self.lifecycle.iter().any(|entry| matches!(entry.task, Task::Disable(_)));
         if !under_way && (self.release || self.bindings) {
             self.push(Task::Disable(DisableAt::Before(0)), now);
@@ -61,6 +119,7 @@ impl App {
         let version = desired.version.clone();
         let step = desired.deletion_step.unwrap_or(DeletionStep::BeforeHooks);
         self.removing = true;
+        self.facts.refused_rollback = None;
         self.cause = Cause::RemovalStarted;
         self.next_drift = None;
         if let Some(ticket) = self.lifecycle.cancel_all() {
@@ -86,12 +145,20 @@ impl App {
         }
     }
 
-    /// Stops what the lifecycle queue is doing, apart from a suspension: half a removal is no state to build on.
+    /// Stops what the lifecycle queue is doing, apart from a suspension and a rollback: half a removal is no state to
+    /// build on, and an operator who wants another revision wants it whatever else changes.
     pub(super) fn interrupt(&mut self, cause: Cause, out: &mut Vec<Effect>) {
+        self.stop_lifecycle(cause, |task| matches!(task, Task::Disable(_) | Task::Rollback(_)), out);
+    }
+
+    fn stop_lifecycle(&mut self, cause: Cause, stays: fn(&Task) -> bool, out: &mut Vec<Effect>) {
         self.cause = cause;
         self.next_drift = None;
-        if self.lifecycle.iter().any(|entry| matches!(entry.task, Task::Disable(_)) && !entry.cancelled) {
-            self.lifecycle.retain_waiting(|task| matches!(task, Task::Disable(_)));
+        if self.lifecycle.iter().any(|entry| stays(&entry.task) && !entry.cancelled) {
+            self.lifecycle.retain_waiting(stays);
+            if cause.is_wish() {
+                self.lifecycle.hurry();
+            }
         } else if let Some(ticket) = self.lifecycle.cancel_all() {
             out.push(Effect::Cancel { ticket, cause });
         }

@@ -83,6 +83,8 @@ pub enum Task {
     },
     /// Suspension: delete hooks and release, keep the `Application`.
     Disable(DisableAt),
+    /// An operator wants an earlier revision back.
+    Rollback(RollbackAt),
     /// Look for missing objects.
     CheckDrift,
     /// Deletion.
@@ -125,6 +127,8 @@ pub enum RunAt {
     Render,
     /// Applying.
     Apply,
+    /// Making the objects of this revision again what they were, because a rollback to it holds.
+    Restore(u32),
     /// afterHelm hooks, by index.
     After(usize),
 }
@@ -142,6 +146,17 @@ pub enum DisableAt {
     Stop,
     /// Hooks end.
     Idle,
+}
+
+/// How far [`Task::Rollback`] has come.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub enum RollbackAt {
+    /// The number of "the revision before the last" is found out and written down.
+    Pin,
+    /// The objects become those of this revision.
+    Apply(u32),
+    /// The request for this revision is taken off the `Application`.
+    Settle(u32),
 }
 
 /// How far a step of [`Task::Remove`] has come.

@@ -7,7 +7,7 @@ use serde_json::json;
 
 use super::*;
 use crate::event::{Failure, Released, Rendered};
-use crate::fixtures::{at, desired, hook, objects};
+use crate::fixtures::{at, desired, hook, objects, released};
 use crate::hook::{Binding, Change, WatchEventType};
 use crate::limits;
 use crate::status::Status;
@@ -90,11 +90,25 @@ impl World {
                 Answer::Rendered(Rendered { digest: self.digest.clone(), released: self.released.clone(), missing: 0 })
             }
             Effect::Apply { maintenance, .. } => {
-                self.released =
-                    Some(Released { digest: self.digest.clone(), deployed: true, maintenance: *maintenance });
+                self.released = Some(released(&self.digest, *maintenance));
                 Answer::Done
             }
             Effect::CheckDrift { .. } => Answer::Missing(0),
+            Effect::PinRollback { .. } => Answer::Revision(1),
+            Effect::Rollback { revision, .. } => match self.released.take() {
+                None => Answer::Refused(Failure::new("NoSuchRevision", "there is no release")),
+                Some(last) => {
+                    self.released = Some(Released {
+                        revision: last.revision + 1,
+                        version: "0.9.0".into(),
+                        digest: format!("of {revision}"),
+                        deployed: true,
+                        maintenance: false,
+                        set_aside: last.set_aside.or(Some(last.digest)),
+                    });
+                    Answer::Done
+                }
+            },
             Effect::Uninstall { .. } => {
                 self.released = None;
                 Answer::Done
@@ -369,6 +383,349 @@ fn maintenance_applies_once_and_leaving_it_applies_again() {
     assert!(world.take_log().contains(&"Apply".to_owned()));
 }
 
+fn installed() -> World {
+    let mut world = World::new();
+    world.send(Event::Observed(desired("1.0.0")));
+    world.settle();
+    world.take_log();
+    world
+}
+
+fn condition(world: &World, kind: &str) -> Option<String> {
+    let status = world.status.as_ref()?;
+    let one = status.conditions.iter().find(|one| one.kind == kind)?;
+    Some(format!("{} {}", one.status, one.reason))
+}
+
+#[test]
+fn a_rollback_is_pinned_done_and_settled_and_holds_until_something_else_is_rendered() {
+    let mut world = installed();
+    let wanted = Desired { rollback_to: Some(0), ..desired("1.0.0") };
+    world.send(Event::Observed(wanted.clone()));
+    assert_eq!(world.take_log(), ["PinRollback"]);
+    world.answer();
+    // The request has its number now, and the application hears of it while the rollback is under way.
+    let wanted = Desired { rollback_to: Some(1), ..wanted };
+    world.send(Event::Observed(wanted.clone()));
+    assert_eq!(world.take_log(), ["Rollback"]);
+    assert_eq!(world.status.as_ref().unwrap().summary.message, "rolling back to revision 1");
+    assert_eq!(condition(&world, "ConfigurationApplied"), Some("False ApplyingManifests".into()));
+    world.settle();
+    let log = world.take_log();
+    assert_eq!(log[..2], ["SettleRollback", "Configure"]);
+    assert!(log.contains(&"Render".to_owned()) && !log.contains(&"Apply".to_owned()), "it holds: {log:?}");
+    // The same request is still on the object, then it is gone.
+    world.send(Event::Observed(wanted));
+    world.send(Event::Observed(desired("1.0.0")));
+    assert_eq!(world.take_log(), Vec::<String>::new());
+    assert_eq!(condition(&world, "ConfigurationApplied"), Some("False RolledBack".into()));
+    assert_eq!(condition(&world, "Ready"), condition(&world, "Scaled"), "nothing has failed");
+    assert_eq!(world.status.as_ref().unwrap().current_version.as_deref(), Some("0.9.0"));
+    assert_eq!(world.status.as_ref().unwrap().summary.state, "Ready");
+    // Other settings that render the same change nothing; what renders something else ends it.
+    world.send(Event::Observed(Desired { settings: json!({"a": 1}), ..desired("1.0.0") }));
+    world.settle();
+    assert!(!world.take_log().contains(&"Apply".to_owned()));
+    world.digest = "d2".into();
+    world.send(Event::Observed(Desired { settings: json!({"a": 2}), ..desired("1.0.0") }));
+    world.settle();
+    assert!(world.take_log().contains(&"Apply".to_owned()));
+    assert_eq!(condition(&world, "ConfigurationApplied"), Some("True ConfigurationApplied".into()));
+    assert_eq!(world.status.as_ref().unwrap().current_version.as_deref(), Some("1.0.0"));
+    // The same request again is another request.
+    world.send(Event::Observed(Desired { rollback_to: Some(1), settings: json!({"a": 2}), ..desired("1.0.0") }));
+    assert_eq!(world.take_log(), ["Rollback"]);
+    world.settle();
+}
+
+#[test]
+fn what_is_missing_after_a_rollback_comes_back_as_it_was() {
+    let mut world = installed();
+    world.send(Event::Observed(Desired { rollback_to: Some(1), ..desired("1.0.0") }));
+    world.settle();
+    world.take_log();
+    world.now = world.app.wake().unwrap();
+    world.send(Event::Tick);
+    let (ticket, _) = world.flying.pop_first().unwrap();
+    world.send(Event::Answered(ticket, Answer::Missing(1)));
+    while !world.log.iter().any(|word| word == "Render") {
+        world.answer();
+    }
+    let (ticket, _) = world.flying.pop_first().unwrap();
+    let rendered = Rendered { digest: world.digest.clone(), released: world.released.clone(), missing: 1 };
+    world.send(Event::Answered(ticket, Answer::Rendered(rendered)));
+    let restored = world.flying.values().any(|effect| matches!(effect, Effect::Rollback { revision: 2, .. }));
+    assert!(restored, "the objects of the last revision: {:?}", world.flying);
+    world.settle();
+    let log = world.take_log();
+    assert!(!log.contains(&"Apply".to_owned()) && !log.contains(&"SettleRollback".to_owned()), "{log:?}");
+    assert!(world.released.unwrap().set_aside.is_some());
+}
+
+#[test]
+fn a_rollback_puts_aside_what_is_under_way_and_is_put_aside_by_nothing() {
+    let mut world = World::new();
+    world.send(Event::Observed(desired("1.0.0")));
+    world.settle();
+    world.digest = "d2".into();
+    world.send(Event::Observed(desired("2.0.0")));
+    world.take_log();
+    world.send(Event::Observed(Desired { rollback_to: Some(1), ..desired("2.0.0") }));
+    assert_eq!(world.take_log(), ["cancel RollbackRequested"]);
+    world.answer();
+    assert_eq!(world.take_log(), ["Rollback"]);
+    world.fail("ObjectNotReady");
+    assert_eq!(world.app.wake(), Some(world.now.after(limits::RETRY_FIRST)), "it is repeated like an apply");
+    assert_eq!(world.status.as_ref().unwrap().summary.state, "Failed");
+    // A change of settings comes after it, and lets it try again at once; values of hooks do not.
+    world.send(Event::ScheduleDue { hook: "b".into(), schedule: "s".into() });
+    let (ticket, _) = world.flying.pop_first().unwrap();
+    world.send(Event::Answered(ticket, Answer::HookRan { values_changed: true }));
+    assert_eq!(world.take_log(), ["schedule b"]);
+    world.send(Event::Observed(Desired { rollback_to: Some(1), settings: json!({"a": 1}), ..desired("2.0.0") }));
+    assert_eq!(world.take_log(), ["Rollback"]);
+    world.settle();
+    let log = world.take_log();
+    assert_eq!(log[..3], ["SettleRollback", "Deploy", "Load"], "the update begins anew");
+}
+
+#[test]
+fn a_rollback_that_is_asked_for_with_other_changes_loses_none_of_them() {
+    let mut world = installed();
+    let settings = json!({"a": 1});
+    world.send(Event::Observed(Desired { rollback_to: Some(1), settings: settings.clone(), ..desired("1.0.0") }));
+    let mut configured = None;
+    while let Some(effect) = world.flying.values().next().cloned() {
+        if let Effect::Configure { settings, .. } = effect {
+            configured = Some(settings);
+        }
+        world.answer();
+    }
+    assert_eq!(configured, Some(settings.clone()));
+    world.take_log();
+    world.digest = "d2".into();
+    world.send(Event::Observed(Desired { rollback_to: Some(2), settings, ..desired("2.0.0") }));
+    world.settle();
+    let log = world.take_log();
+    assert_eq!(log[..3], ["Rollback", "SettleRollback", "Deploy"]);
+    assert_eq!(log.iter().filter(|word| *word == "Deploy").count(), 1);
+}
+
+#[test]
+fn a_rollback_that_cannot_be_is_told_and_stops_nothing() {
+    let shown = |world: &World| condition(world, "RequestsAccepted");
+    let rollback = |revision| Desired { rollback_to: Some(revision), ..desired("1.0.0") };
+    // The world knows of no such revision.
+    let mut world = installed();
+    world.send(Event::Observed(rollback(77)));
+    let (ticket, _) = world.flying.pop_first().unwrap();
+    let failure = Failure::new("NoSuchRevision", "there is no revision 77").hint("there are: 1");
+    world.send(Event::Answered(ticket, Answer::Refused(failure)));
+    assert_eq!(shown(&world), Some("False NoSuchRevision".into()));
+    let status = world.status.clone().unwrap();
+    let told = &status.conditions.iter().find(|one| one.kind == "RequestsAccepted").unwrap().message;
+    assert_eq!(told, "annotation packages.deckhouse.io/rollback-to: there is no revision 77 (there are: 1)");
+    world.settle();
+    assert_eq!(world.status.as_ref().unwrap().summary.state, "Ready");
+    assert!(world.app.is_idle());
+    world.send(Event::Observed(desired("1.0.0")));
+    assert_eq!(shown(&world), None, "the request is gone");
+    world.take_log();
+    // In maintenance, and without its requirements, objects are not touched.
+    world.send(Event::Observed(Desired { maintenance: true, ..rollback(1) }));
+    assert_eq!(shown(&world), Some("False InMaintenance".into()));
+    world.settle();
+    assert!(!world.take_log().contains(&"Rollback".to_owned()));
+    let mut world = installed();
+    world.send(Event::Requirements(vec!["x".into()]));
+    world.send(Event::Observed(rollback(1)));
+    world.settle();
+    assert_eq!(shown(&world), Some("False Suspended".into()));
+    assert!(!world.take_log().contains(&"Rollback".to_owned()));
+    // Lost requirements end one that is under way.
+    let mut world = installed();
+    world.send(Event::Observed(rollback(1)));
+    world.send(Event::Requirements(vec!["x".into()]));
+    world.settle();
+    assert_eq!(shown(&world), Some("False Suspended".into()));
+    assert!(world.released.is_none());
+}
+
+#[test]
+fn a_rollback_that_is_withdrawn_ends_in_what_is_rendered() {
+    let mut world = installed();
+    world.send(Event::Observed(Desired { rollback_to: Some(1), ..desired("1.0.0") }));
+    world.fail("ObjectNotReady");
+    world.released.as_mut().unwrap().deployed = false;
+    world.take_log();
+    world.send(Event::Observed(desired("1.0.0")));
+    world.settle();
+    let log = world.take_log();
+    assert!(log.contains(&"Apply".to_owned()) && !log.contains(&"Rollback".to_owned()), "{log:?}");
+    assert_eq!(condition(&world, "ConfigurationApplied"), Some("True ConfigurationApplied".into()));
+}
+
+#[test]
+fn a_new_process_does_a_rollback_first() {
+    let mut world = World::new();
+    world.released = Some(released("d1", false));
+    world.send(Event::Observed(Desired { rollback_to: Some(1), ..desired("1.0.0") }));
+    world.settle();
+    let log = world.take_log();
+    assert_eq!(log[..3], ["Rollback", "SettleRollback", "Deploy"]);
+    assert!(!log.contains(&"Apply".to_owned()), "it holds: {log:?}");
+    assert_eq!(world.status.as_ref().unwrap().current_version.as_deref(), Some("0.9.0"));
+}
+
+#[test]
+fn requests_reach_the_effects_and_their_change_is_a_retry() {
+    let mut world = World::new();
+    world.send(Event::Observed(desired("1.0.0")));
+    while !world.log.iter().any(|word| word == "Apply") {
+        world.answer();
+    }
+    world.fail("FieldConflict");
+    world.take_log();
+    let field_conflicts = "- {object: Deployment/web, field: .spec.replicas, do: yield}".to_owned();
+    world.send(Event::Observed(Desired {
+        take_over: true,
+        field_conflicts: field_conflicts.clone(),
+        ..desired("1.0.0")
+    }));
+    let mut seen = (false, false);
+    while let Some(effect) = world.flying.values().next().cloned() {
+        match effect {
+            Effect::Render { take_over, .. } => seen.0 = take_over,
+            Effect::Apply { take_over, field_conflicts: given, .. } => seen.1 = take_over && given == field_conflicts,
+            _ => {}
+        }
+        world.answer();
+    }
+    assert_eq!(seen, (true, true));
+}
+
+#[test]
+fn what_an_operator_wrote_wrongly_is_told() {
+    let mut world = installed();
+    let failure = Failure::new("BadAnnotation", "\"yes\" is neither true nor false").hint("write \"true\"");
+    let refused = vec![crate::event::RefusedRequest { place: "packages.deckhouse.io/take-over".into(), failure }];
+    world.send(Event::Observed(Desired { refused: refused.clone(), ..desired("1.0.0") }));
+    assert_eq!(condition(&world, "RequestsAccepted"), Some("False BadAnnotation".into()));
+    assert_eq!(world.status.as_ref().unwrap().summary.state, "Ready");
+    world.send(Event::Observed(Desired { refused, deleting: true, ..desired("1.0.0") }));
+    assert_eq!(condition(&world, "RequestsAccepted"), Some("False BadAnnotation".into()), "in a deletion too");
+}
+
+fn progress(done: u32) -> Tracking {
+    Tracking { completed: done, remaining: 3 - done, operations: vec![] }
+}
+
+#[test]
+fn progress_is_shown_while_its_work_is_under_way_and_begins_anew_with_the_next() {
+    let tracking = |world: &World| world.status.as_ref().unwrap().tracking.as_deref().map(|it| it.completed);
+    let mut world = World::new();
+    world.send(Event::Observed(desired("1.0.0")));
+    world.send(Event::Tracking(progress(1)));
+    assert_eq!(tracking(&world), None, "nothing is applied yet");
+    while !world.log.iter().any(|word| word == "Apply") {
+        world.answer();
+    }
+    world.send(Event::Tracking(Tracking::default()));
+    assert_eq!(tracking(&world), None, "an empty report is none");
+    world.send(Event::Tracking(progress(1)));
+    assert_eq!(tracking(&world), Some(1));
+    world.send(Event::Tracking(progress(3)));
+    world.settle();
+    assert_eq!(tracking(&world), Some(3), "the last word stays");
+    world.digest = "d2".into();
+    world.take_log();
+    world.send(Event::Observed(Desired { settings: json!({"a": 1}), ..desired("1.0.0") }));
+    while !world.log.iter().any(|word| word == "Apply") {
+        world.answer();
+    }
+    assert_eq!(tracking(&world), None);
+    world.fail("ObjectNotReady");
+    assert_eq!(condition(&world, "Managed"), Some("False ManifestsApplyFailed".into()));
+    world.now = world.app.wake().unwrap();
+    world.take_log();
+    world.send(Event::Tick);
+    while !world.log.iter().any(|word| word == "Apply") {
+        world.answer();
+    }
+    world.send(Event::Tracking(progress(2)));
+    assert_eq!(condition(&world, "Managed"), Some("False ApplyingManifests".into()));
+    world.settle();
+    // A removal shows its progress too.
+    world.take_log();
+    world.send(Event::Observed(Desired { deleting: true, ..desired("1.0.0") }));
+    while !world.log.iter().any(|word| word == "Uninstall") {
+        world.answer();
+    }
+    assert_eq!(tracking(&world), None);
+    world.send(Event::Tracking(progress(2)));
+    assert_eq!(tracking(&world), Some(2));
+    world.settle();
+}
+
+#[test]
+fn skipping_the_delete_hooks_skips_those_of_the_chart_too() {
+    for skip in [false, true] {
+        let mut world = installed();
+        world.send(Event::Observed(Desired { deleting: true, skip_delete_hooks: skip, ..desired("1.0.0") }));
+        let mut skipped = None;
+        while let Some(effect) = world.flying.values().next().cloned() {
+            if let Effect::Uninstall { skip_hooks, .. } = effect {
+                skipped = Some(skip_hooks);
+            }
+            world.answer();
+        }
+        assert_eq!(skipped, Some(skip));
+        assert_eq!(world.take_log().iter().any(|word| word.contains("DeleteHelm")), !skip);
+    }
+}
+
+/// As in Deckhouse: what is loaded is asked, whether or not this process ever configured it. An earlier process may have
+/// run its hooks, and what those made they alone know.
+#[test]
+fn delete_hooks_run_for_an_application_that_was_never_configured() {
+    let mut world = World::new();
+    world.send(Event::Observed(desired("1.0.0")));
+    while !world.log.iter().any(|word| word == "Configure") {
+        world.answer();
+    }
+    world.fail("SettingsInvalid");
+    world.take_log();
+    world.send(Event::Observed(Desired { deleting: true, ..desired("1.0.0") }));
+    world.settle();
+    let log = world.take_log();
+    assert!(log.contains(&"beforeDeleteHelm c".to_owned()) && log.contains(&"afterDeleteHelm d".to_owned()), "{log:?}");
+    assert!(world.app.is_finished());
+}
+
+/// As in Deckhouse: a removal follows no new wishes. Requests by annotation are what is heard.
+#[test]
+fn a_removal_is_deaf_to_settings_and_versions() {
+    let mut world = installed();
+    let going = Desired { deleting: true, ..desired("1.0.0") };
+    world.send(Event::Observed(going.clone()));
+    world.fail("HookFailed");
+    world.take_log();
+    for changed in [
+        Desired { settings: json!({"a": 1}), generation: 2, ..going.clone() },
+        Desired { version: "2.0.0".into(), generation: 3, ..going.clone() },
+        Desired { maintenance: true, generation: 4, ..going.clone() },
+        Desired { rollback_to: Some(1), ..going.clone() },
+        Desired { deleting: false, ..going.clone() },
+    ] {
+        world.send(Event::Observed(changed));
+        assert_eq!(world.take_log(), Vec::<String>::new());
+    }
+    world.send(Event::Observed(Desired { retry: "now".into(), ..going }));
+    assert!(!world.flying.is_empty(), "a retry is heard");
+    world.settle();
+    assert!(world.app.is_finished());
+}
+
 #[test]
 fn a_hook_that_always_changes_values_is_paced() {
     let mut world = World::new();
@@ -403,6 +760,7 @@ enum Move {
     Change(u8),
     Drift,
     Retry(u8),
+    Rollback(Option<u32>),
     Wait,
     Delete,
 }
@@ -421,6 +779,7 @@ fn moves() -> impl Strategy<Value = Vec<Move>> {
         1 => any::<u8>().prop_map(Move::Change),
         1 => Just(Move::Drift),
         1 => any::<u8>().prop_map(Move::Retry),
+        1 => proptest::option::of(0u32..3).prop_map(Move::Rollback),
         2 => Just(Move::Wait),
         1 => Just(Move::Delete),
     ];
@@ -471,6 +830,7 @@ fn play(world: &mut World, wanted: &mut Desired, play: Move) {
             }
         }
         Move::Retry(value) => wanted.retry = value.to_string(),
+        Move::Rollback(revision) => wanted.rollback_to = revision,
         Move::Wait => {
             world.now = world.now.after(std::time::Duration::from_secs(7));
             world.send(Event::Tick);
@@ -507,7 +867,9 @@ proptest! {
                 prop_assert!(world.app.is_idle());
                 prop_assert!(world.released.is_some(), "at rest, met and wanted, it is installed");
                 let released = world.released.clone().unwrap();
-                prop_assert_eq!(released.maintenance, wanted.maintenance, "the last wish was carried out");
+                prop_assert!(released.deployed, "the last wish was carried out");
+                // Objects that a rollback brought back are not touched by maintenance.
+                prop_assert!(released.set_aside.is_some() || released.maintenance == wanted.maintenance);
                 prop_assert_eq!(&world.app.loaded().unwrap().version, &wanted.version);
                 wanted.deleting = true;
                 world.send(Event::Observed(wanted));

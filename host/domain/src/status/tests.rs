@@ -5,7 +5,7 @@ use serde_json::json;
 use super::*;
 use crate::effect::Effect;
 use crate::event::{Answer, Desired, Event, Released, Rendered};
-use crate::fixtures::{at, desired, hook};
+use crate::fixtures::{at, desired, hook, released};
 use crate::hook::HookDeclaration;
 use crate::identity::ApplicationId;
 use crate::pipeline::step;
@@ -78,7 +78,7 @@ impl Scene {
         if answer.is_none() {
             match &effect {
                 Effect::Apply { maintenance, .. } => {
-                    self.released = Some(Released { digest: digest(), deployed: true, maintenance: *maintenance });
+                    self.released = Some(released(&digest(), *maintenance));
                 }
                 Effect::Uninstall { .. } => self.released = None,
                 _ => {}
