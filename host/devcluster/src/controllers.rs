@@ -117,7 +117,7 @@ struct Context {
     /// Where Pods (by uid) stand. An entry goes with its Pod.
     pods: Mutex<HashMap<String, pods::Progress>>,
     /// When something began that a deadline counts from, by uid and by what it is. An entry goes with its object.
-    clocks: Mutex<HashMap<(String, &'static str), Instant>>,
+    clocks: Mutex<HashMap<String, HashMap<&'static str, Instant>>>,
     losses: Mutex<jobs::Losses>,
     next_address: AtomicU32,
 }
@@ -214,6 +214,9 @@ impl Controllers {
     }
 
     fn enqueue(&mut self, change: &Change) {
+        if change.deleted {
+            self.context.drop_clocks(change.new.uid());
+        }
         garbage::enqueue(&self.context, change, &mut self.queue);
         garbage::enqueue_expiry(change, &mut self.queue);
         namespaces::enqueue(&self.context, change, &mut self.queue);
@@ -347,16 +350,16 @@ impl Context {
             let now = Instant::now();
             age().and_then(|age| now.checked_sub(age)).unwrap_or(now)
         };
-        *self.clocks.lock().entry((uid.to_owned(), what)).or_insert_with(first_look)
+        *self.clocks.lock().entry(uid.to_owned()).or_default().entry(what).or_insert_with(first_look)
     }
 
     fn begin_again(&self, uid: &str, what: &'static str) {
-        self.clocks.lock().insert((uid.to_owned(), what), Instant::now());
+        self.clocks.lock().entry(uid.to_owned()).or_default().insert(what, Instant::now());
     }
 
     /// Drops what is remembered of an object that is gone.
     fn drop_clocks(&self, uid: &str) {
-        self.clocks.lock().retain(|(owner, _), _| owner != uid);
+        self.clocks.lock().remove(uid);
     }
 
     /// An address for a Pod or a load balancer. They come round after 65 000, which nothing here minds.

@@ -127,6 +127,14 @@ pub(crate) fn establish(definition: &mut Value, conflict: bool) {
             .map_or_else(json::now, |c| json::text(c, &["lastTransitionTime"]).to_owned())
     };
     let state = if conflict { "False" } else { "True" };
+    // One that is served stays so.
+    let slow = !conflict && is_slow(definition) && !is_established(definition);
+    let established = if slow { "False" } else { state };
+    let installing = match (conflict, slow) {
+        (true, _) => "NotAccepted",
+        (false, true) => "Installing",
+        (false, false) => "InitialNamesAccepted",
+    };
     let (reason, message) = if conflict {
         ("KindConflict", "another definition of this group already uses the kind")
     } else {
@@ -135,8 +143,8 @@ pub(crate) fn establish(definition: &mut Value, conflict: bool) {
     let conditions = json!([
         {"type": "NamesAccepted", "status": state, "lastTransitionTime": since("NamesAccepted", definition, state),
          "reason": reason, "message": message},
-        {"type": "Established", "status": state, "lastTransitionTime": since("Established", definition, state),
-         "reason": if conflict { "NotAccepted" } else { "InitialNamesAccepted" },
+        {"type": "Established", "status": established,
+         "lastTransitionTime": since("Established", definition, established), "reason": installing,
          "message": if conflict { "not all names are accepted" } else { "the initial names have been accepted" }},
     ]);
     json::set(definition, &["status", "conditions"], conditions);
@@ -152,6 +160,32 @@ pub(crate) fn establish(definition: &mut Value, conflict: bool) {
         stored.push(storage);
     }
     json::set(definition, &["status", "storedVersions"], Value::Array(stored));
+}
+
+/// Whether a definition says that it takes its time to be served: with annotations that workloads have too.
+pub(crate) fn is_slow(definition: &Value) -> bool {
+    let annotations = json::at(definition, &["metadata", "annotations"]).and_then(Value::as_object);
+    annotations.is_some_and(|map| SLOW.iter().any(|name| map.contains_key(*name)))
+}
+
+const SLOW: [&str; 2] = ["devcluster.barbless.dev/after", "devcluster.barbless.dev/run"];
+
+/// Establishes a definition whose names are accepted.
+pub(crate) fn establish_now(definition: &mut Value) {
+    let conditions = json::at(definition, &["status", "conditions"]).cloned().unwrap_or_default();
+    let accepted = conditions
+        .as_array()
+        .into_iter()
+        .flatten()
+        .any(|c| json::text(c, &["type"]) == "NamesAccepted" && json::text(c, &["status"]) == "True");
+    if !accepted {
+        return;
+    }
+    let mut conditions = conditions.as_array().cloned().unwrap_or_default();
+    conditions.retain(|c| json::text(c, &["type"]) != "Established");
+    conditions.push(json!({"type": "Established", "status": "True", "lastTransitionTime": json::now(),
+        "reason": "InitialNamesAccepted", "message": "the initial names have been accepted"}));
+    json::set(definition, &["status", "conditions"], Value::Array(conditions));
 }
 
 /// Whether a definition is to be served.

@@ -16,11 +16,12 @@
 //! | `devcluster.barbless.dev/after` | how long the containers run before it happens: `300ms`, `5s`, `2m` |
 //! | `devcluster.barbless.dev/container` | the one container that `run` is about; it may be an init container. Without it all of `containers` |
 //! | `devcluster.barbless.dev/failures` | how often it goes wrong before it goes well: ends of the container, failed Pods of the Job, or attempts to fetch the image |
+//! | `devcluster.barbless.dev/stop-after` | how long the Pod takes to end when it is deleted (with a grace period) |
 //! | `devcluster.barbless.dev/log` | what `log` of the Pod answers (on the Pod or its template) |
 //!
 //! `fail: "true"` (or a code), `hang: "true"` (that is `pending`) and `delay` (that is `after`) are older words for the
 //! same. A PersistentVolumeClaim, a Service of type `LoadBalancer` or an Ingress with `run: hang` never gets a volume or an
-//! address.
+//! address, and with `after` late; so does a CustomResourceDefinition become established and served.
 //!
 //! What goes wrong is also told in Events, as a kubelet and a scheduler would.
 //!

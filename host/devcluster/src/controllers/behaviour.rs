@@ -5,6 +5,7 @@
 use std::time::Duration;
 
 use serde_json::Value;
+use tokio::time::Instant;
 
 use super::{Context, controller_of};
 use crate::json::{at, text};
@@ -17,6 +18,7 @@ pub(super) mod knob {
     pub(super) const AFTER: &str = "devcluster.barbless.dev/after";
     pub(super) const CONTAINER: &str = "devcluster.barbless.dev/container";
     pub(super) const FAILURES: &str = "devcluster.barbless.dev/failures";
+    pub(super) const STOP_AFTER: &str = "devcluster.barbless.dev/stop-after";
     // Older, shorter words.
     pub(super) const FAIL: &str = "devcluster.barbless.dev/fail";
     pub(crate) const HANG: &str = "devcluster.barbless.dev/hang";
@@ -73,9 +75,35 @@ impl Context {
     }
 
     /// Whether something that is no Pod (a claim, a Service, an Ingress) shall never get what it waits for.
-    pub(super) fn never(&self, object: &Value) -> bool {
+    fn never(&self, object: &Value) -> bool {
         self.is_set(object, knob::HANG)
             || self.knob(object, knob::RUN).is_some_and(|run| matches!(run.as_str(), "hang" | "pending"))
+    }
+
+    fn duration(&self, object: &Value, name: &str) -> Option<Duration> {
+        self.knob(object, name).and_then(|text| parse_duration(&text))
+    }
+
+    /// When something that is no Pod gets what it waits for; `None` is never. What is not slow gets it at once.
+    pub(super) fn due(&self, object: &Value) -> Option<Instant> {
+        if self.never(object) {
+            return None;
+        }
+        let after = self.duration(object, knob::AFTER).unwrap_or_default();
+        if after.is_zero() {
+            return Some(Instant::now());
+        }
+        let created = text(object, &["metadata", "creationTimestamp"]);
+        Some(self.began(text(object, &["metadata", "uid"]), "due", created) + after)
+    }
+
+    /// When a Pod that is being deleted has ended.
+    pub(super) fn stopped_at(&self, pod: &Value) -> Instant {
+        let wait = self.duration(pod, knob::STOP_AFTER).unwrap_or_default();
+        if wait.is_zero() {
+            return Instant::now();
+        }
+        self.began(text(pod, &["metadata", "uid"]), "stop", "") + wait
     }
 
     pub(super) fn behaviour(&self, pod: &Value) -> Behaviour {
@@ -91,12 +119,12 @@ impl Context {
             _ if self.is_set(pod, knob::HANG) => Run::Pending,
             _ => Run::Succeed,
         };
-        let after = self.knob(pod, knob::AFTER).or_else(|| self.knob(pod, knob::DELAY));
+        let after = self.duration(pod, knob::AFTER).or_else(|| self.duration(pod, knob::DELAY));
         Behaviour {
             run,
             // The older word has the code as its value.
             exit_code: number(knob::EXIT_CODE).or_else(|| number(knob::FAIL)).filter(|code| *code != 0).unwrap_or(1),
-            after: after.and_then(|text| parse_duration(&text)).unwrap_or_default(),
+            after: after.unwrap_or_default(),
             container: self.knob(pod, knob::CONTAINER).filter(|name| !name.is_empty()),
             failures: number(knob::FAILURES).and_then(|n| u64::try_from(n).ok()),
         }

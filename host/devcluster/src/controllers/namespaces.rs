@@ -1,16 +1,18 @@
 //! Namespaces (what a new one gets, how an old one goes) and the clean-up of custom resources.
 
 use serde_json::{Value, json};
+use tokio::time::Instant;
 
 use super::{
     Context, Next, ensure, is_terminating, make_condition,
     work::{Item, Queue, Role},
 };
 use crate::{
+    crd,
     json::{at, list, set, text},
     registry::{CRD_TABLE, DeleteOptions, NAMESPACES, Registry},
     status::ApiError,
-    store::Change,
+    store::{Change, Stored},
 };
 
 const CRD_FINALIZER: &str = "customresourcecleanup.apiextensions.k8s.io";
@@ -18,7 +20,9 @@ const CRD_FINALIZER: &str = "customresourcecleanup.apiextensions.k8s.io";
 pub(super) fn enqueue(context: &Context, change: &Change, queue: &mut Queue) {
     match &*change.table {
         NAMESPACES if !change.deleted => queue.push(Item::of(Role::Namespace, change)),
-        CRD_TABLE if !change.deleted && is_terminating(&change.new.value) => {
+        CRD_TABLE
+            if !change.deleted && (is_terminating(&change.new.value) || !crd::is_established(&change.new.value)) =>
+        {
             queue.push(Item::of(Role::Definition, change));
         }
         _ => {}
@@ -121,10 +125,31 @@ pub(super) fn namespace(context: &Context, item: &Item) -> Result<Next, ApiError
     Ok(Next::Done)
 }
 
+/// Serves a definition that was to be slow, when its time has come.
+fn establish(context: &Context, stored: &Stored) -> Result<Next, ApiError> {
+    if !crd::is_slow(&stored.value) {
+        return Ok(Next::Done);
+    }
+    match context.due(&stored.value) {
+        None => Ok(Next::Done),
+        Some(due) if Instant::now() < due => Ok(Next::At(due)),
+        Some(_) => {
+            context.change(stored, "status", &|definition| {
+                crd::establish_now(definition);
+                true
+            })?;
+            Ok(Next::Done)
+        }
+    }
+}
+
 pub(super) fn definition(context: &Context, item: &Item) -> Result<Next, ApiError> {
     let Some(stored) = context.get(item) else { return Ok(Next::Done) };
     let definition = &stored.value;
     let has_finalizer = list(definition, &["metadata", "finalizers"]).iter().any(|f| f == CRD_FINALIZER);
+    if at(definition, &["metadata", "deletionTimestamp"]).is_none() && !crd::is_established(definition) {
+        return establish(context, &stored);
+    }
     if at(definition, &["metadata", "deletionTimestamp"]).is_none() || !has_finalizer {
         return Ok(Next::Done);
     }

@@ -1,6 +1,7 @@
 //! Services with their endpoints, Ingresses, and the two kinds that only report: autoscalers and disruption budgets.
 
 use serde_json::{Value, json};
+use tokio::time::Instant;
 
 use super::{
     Context, Next, is_terminating, is_true, make_condition,
@@ -68,7 +69,12 @@ pub(super) fn service(context: &Context, item: &Item) -> Result<Next, ApiError> 
     let Some(stored) = context.get(item) else { return Ok(Next::Done) };
     let balanced = text(&stored.value, &["spec", "type"]) == "LoadBalancer" && !is_terminating(&stored.value);
     let has = !list(&stored.value, &["status", "loadBalancer", "ingress"]).is_empty();
-    if balanced && !has && !context.never(&stored.value) {
+    if balanced && !has {
+        match context.due(&stored.value) {
+            None => return Ok(Next::Done),
+            Some(due) if Instant::now() < due => return Ok(Next::At(due)),
+            Some(_) => {}
+        }
         let status = json!({"loadBalancer": {"ingress": [{"ip": balancer_address(stored.uid()), "ipMode": "VIP"}]}});
         context.set_status(&stored, &status)?;
     } else if !balanced && (has || at(&stored.value, &["status", "loadBalancer"]).is_none()) {
@@ -193,7 +199,12 @@ fn put(
 pub(super) fn ingress(context: &Context, item: &Item) -> Result<Next, ApiError> {
     let Some(stored) = context.get(item) else { return Ok(Next::Done) };
     let has = !list(&stored.value, &["status", "loadBalancer", "ingress"]).is_empty();
-    if !has && !is_terminating(&stored.value) && !context.never(&stored.value) {
+    if !has && !is_terminating(&stored.value) {
+        match context.due(&stored.value) {
+            None => return Ok(Next::Done),
+            Some(due) if Instant::now() < due => return Ok(Next::At(due)),
+            Some(_) => {}
+        }
         let status = json!({"loadBalancer": {"ingress": [{"ip": balancer_address(stored.uid())}]}});
         context.set_status(&stored, &status)?;
     }

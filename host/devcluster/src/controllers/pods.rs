@@ -134,6 +134,10 @@ fn schedule(context: &Context, stored: &Stored, behaviour: &Behaviour) -> Result
 
 fn end(context: &Context, stored: &Stored) -> Result<Next, ApiError> {
     context.forget(stored.uid());
+    let stopped = context.stopped_at(&stored.value);
+    if Instant::now() < stopped {
+        return Ok(Next::At(stopped));
+    }
     let grace = int(&stored.value, &["metadata", "deletionGracePeriodSeconds"]).unwrap_or_default();
     if grace > 0 {
         context.delete(stored, DeleteOptions { grace_seconds: Some(0), ..DeleteOptions::default() })?;

@@ -98,9 +98,6 @@ pub(super) fn adopt(context: &Context, item: &Item) -> Result<Next, ApiError> {
 
 pub(super) fn enqueue(context: &Context, change: &Change, queue: &mut Queue) {
     enqueue_adoption(context, change, queue);
-    if change.deleted && role_of(&change.table).is_some() {
-        context.drop_clocks(change.new.uid());
-    }
     if let Some(role) = role_of(&change.table).filter(|_| !change.deleted) {
         queue.push(Item::of(role, change));
     }

@@ -1,6 +1,7 @@
 //! Claims get a volume; a volume goes with its claim.
 
 use serde_json::{Value, json};
+use tokio::time::Instant;
 
 use super::{
     Context, Next, is_terminating,
@@ -49,8 +50,13 @@ pub(super) fn claim(context: &Context, item: &Item) -> Result<Next, ApiError> {
         return release(context, item);
     };
     let claim = &stored.value;
-    if is_terminating(claim) || text(claim, &["status", "phase"]) == "Bound" || context.never(claim) {
+    if is_terminating(claim) || text(claim, &["status", "phase"]) == "Bound" {
         return Ok(Next::Done);
+    }
+    match context.due(claim) {
+        None => return Ok(Next::Done),
+        Some(due) if Instant::now() < due => return Ok(Next::At(due)),
+        Some(_) => {}
     }
     let wanted = text(claim, &["spec", "volumeName"]);
     let volume_name = if wanted.is_empty() { format!("pvc-{}", stored.uid()) } else { wanted.to_owned() };

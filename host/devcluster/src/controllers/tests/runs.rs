@@ -358,3 +358,61 @@ async fn a_paused_deployment_says_so_and_goes_on_afterwards() {
     let done = eventually(&deployments, "web", "resumed", reason("NewReplicaSetAvailable")).await;
     assert_eq!(condition(&done, "Progressing")["status"], "True");
 }
+
+#[tokio::test]
+async fn what_is_slow_comes_late_and_goes_late() {
+    let (_cluster, client) = cluster().await;
+    let late = knobs(&[("after", "200ms")]);
+    let definition = |name: &str, annotations: &Value| {
+        json!({"apiVersion": "apiextensions.k8s.io/v1", "kind": "CustomResourceDefinition",
+            "metadata": {"name": format!("{name}s.example.com"), "annotations": annotations},
+            "spec": {"group": "example.com", "scope": "Namespaced", "names": {"plural": format!("{name}s"), "kind": name.to_uppercase()},
+                "versions": [{"name": "v1", "served": true, "storage": true, "schema": {"openAPIV3Schema": {"type": "object"}}}]}})
+    };
+    let definitions = Api::<DynamicObject>::all_with(
+        client.clone(),
+        &ApiResource::from_gvk(&GroupVersionKind::gvk("apiextensions.k8s.io", "v1", "CustomResourceDefinition")),
+    );
+    let put = async |object: Value| {
+        definitions.create(&PostParams::default(), &serde_json::from_value(object).unwrap()).await.unwrap();
+    };
+    let start = Instant::now();
+    put(definition("slow", &late)).await;
+    put(definition("never", &knobs(&[("run", "hang")]))).await;
+    create(
+        &client,
+        json!({"apiVersion": "v1", "kind": "Service", "metadata": {"name": "lb", "annotations": late},
+        "spec": {"type": "LoadBalancer", "ports": [{"port": 80}]}}),
+    )
+    .await;
+    create(&client, pod("p", "Always", &knobs(&[("stop-after", "200ms")]))).await;
+    let slow = serde_json::to_value(definitions.get("slows.example.com").await.unwrap()).unwrap();
+    assert_eq!(
+        (&condition(&slow, "Established")["status"], &condition(&slow, "Established")["reason"]),
+        (&json!("False"), &json!("Installing"))
+    );
+    let instances = Api::<DynamicObject>::default_namespaced_with(
+        client.clone(),
+        &ApiResource {
+            plural: "slows".to_owned(),
+            ..ApiResource::from_gvk(&GroupVersionKind::gvk("example.com", "v1", "SLOW"))
+        },
+    );
+    assert!(instances.list(&ListParams::default()).await.is_err(), "not served yet");
+    eventually(&definitions, "slows.example.com", "established", |d| condition(d, "Established")["status"] == "True")
+        .await;
+    assert!(start.elapsed() >= Duration::from_millis(200));
+    instances.list(&ListParams::default()).await.unwrap();
+    let addressed = |s: &Value| s["status"]["loadBalancer"]["ingress"][0]["ip"].is_string();
+    eventually(&api(&client, "v1", "Service"), "lb", "address", addressed).await;
+    let never = serde_json::to_value(definitions.get("nevers.example.com").await.unwrap()).unwrap();
+    assert_eq!(condition(&never, "Established")["status"], "False");
+
+    let pods = api(&client, "v1", "Pod");
+    eventually(&pods, "p", "ready", |p| condition(p, "Ready")["status"] == "True").await;
+    let start = Instant::now();
+    pods.delete("p", &DeleteParams::default()).await.unwrap();
+    eventually(&pods, "p", "marked", |p| p["metadata"]["deletionTimestamp"].is_string()).await;
+    eventually(&pods, "p", "gone", Value::is_null).await;
+    assert!(start.elapsed() >= Duration::from_millis(190), "{:?}", start.elapsed());
+}
