@@ -46,7 +46,7 @@ fn kinds(object: &Value) -> Vec<&str> {
 async fn a_pod_that_is_to_end_succeeds_fails_or_runs_for_ever() {
     let (_cluster, client) = cluster().await;
     create(&client, pod("good", "Never", &json!({}))).await;
-    create(&client, pod("bad", "Never", &knobs(&[("run", "fail"), ("exit-code", "3"), ("after", "100ms")]))).await;
+    create(&client, pod("bad", "Never", &knobs(&[("run", "fail"), ("exit-code", "3"), ("after", "600ms")]))).await;
     create(&client, pod("stuck", "Never", &knobs(&[("run", "hang")]))).await;
     let pods = api(&client, "v1", "Pod");
     let good = eventually(&pods, "good", "good", |p| p["status"]["phase"] == "Succeeded").await;
@@ -64,7 +64,7 @@ async fn a_pod_that_is_to_end_succeeds_fails_or_runs_for_ever() {
 
 #[tokio::test]
 async fn a_crashing_container_restarts_more_and_more_often_until_it_has_failed_enough() {
-    let (_cluster, client) = fast(Duration::from_millis(1)).await;
+    let (_cluster, client) = fast(Duration::from_millis(6)).await;
     let annotations = knobs(&[("run", "crash"), ("exit-code", "137"), ("failures", "4")]);
     create(&client, pod("p", "Always", &annotations)).await;
     let pods = api(&client, "v1", "Pod");
@@ -86,7 +86,10 @@ async fn a_crashing_container_restarts_more_and_more_often_until_it_has_failed_e
 
 #[tokio::test]
 async fn an_image_that_is_not_there_is_tried_again_and_again() {
-    let (_cluster, client) = fast(Duration::from_millis(1)).await;
+    // Long enough that every state is seen by one who asks again and again.
+    let (ready_delay, second) = (Duration::from_millis(60), Duration::from_millis(6));
+    let cluster = DevCluster::start(Config { ready_delay, second, ..Config::default() }).await.unwrap();
+    let client = client_of(&cluster);
     create(&client, pod("p", "Always", &knobs(&[("run", "image-pull"), ("failures", "2")]))).await;
     create(&client, pod("q", "Always", &knobs(&[("run", "image-pull")]))).await;
     let pods = api(&client, "v1", "Pod");
