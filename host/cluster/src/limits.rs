@@ -40,6 +40,12 @@ pub(crate) const RECORD_BYTES: usize = 1_000_000;
 pub(crate) const RECORD_UNPACKED_BYTES: u64 = 64 * 1024 * 1024;
 /// Nesting of a manifest in a release record: deeper than the API server takes.
 pub(crate) const MANIFEST_DEPTH: usize = 150;
+/// Nodes of all documents of a manifest, aliases followed: 400 for each of the objects that a release may have.
+pub(crate) const MANIFEST_NODES: usize = 2_000_000;
+/// Bytes of the text of all documents of a manifest, aliases followed: as much as an unpacked record may have.
+pub(crate) const MANIFEST_BYTES: usize = 64 * 1024 * 1024;
+/// Records of one release that are decoded, the newest; ten are kept, and those of Helm may be more.
+pub(crate) const RECORDS_READ: usize = 50;
 /// Bytes of stack for the parser of manifests, which takes some 45 KB for a level in a build without optimisation. Only
 /// what is touched is ever used.
 pub(crate) const MANIFEST_STACK: usize = 32 * 1024 * 1024;

@@ -9,7 +9,9 @@ use std::io::{Read, Write};
 use barbless_domain::grant::{INSTANCE_LABEL, PACKAGE_LABEL};
 use barbless_domain::identity::{ApplicationId, ObjectRef};
 use barbless_domain::release::history::Owner;
-use barbless_domain::release::{DeletePolicy, HelmHook, HookEvent, MAINTENANCE_LABEL, ReleaseObject, digest};
+use barbless_domain::release::{
+    DeletePolicy, HelmHook, HookEvent, MAINTENANCE_LABEL, OBJECTS_MAX, ReleaseObject, ReleaseStatus, digest,
+};
 use base64::Engine as _;
 use base64::engine::general_purpose::STANDARD;
 use jiff::Timestamp;
@@ -199,19 +201,21 @@ pub(super) fn decode(application: &ApplicationId, holder: &Value) -> Result<Reco
         return Err(format!("it is revision {revision}, and its name is not {expected:?}"));
     }
     let ours = document.contains_key(OURS);
+    let mut left = manifest::Budget::default();
     let mut objects = Vec::new();
-    for manifest::Document { source, object } in manifest::read(&release.text("/manifest"), ours)? {
+    for manifest::Document { source, object } in manifest::read(&release.text("/manifest"), ours, &mut left)? {
         // What has no name (`generateName`) Helm creates and forgets.
         let Ok(target) = ObjectRef::of(&object) else { continue };
         objects.push(ReleaseObject { target, object, source: source.unwrap_or_default() });
     }
     let mut hooks = Vec::new();
-    for (at, entry) in release.list("/hooks").iter().enumerate() {
-        hooks.extend(read_hook(at, entry, ours)?);
+    for (at, entry) in release.list("/hooks").iter().enumerate().take(OBJECTS_MAX) {
+        hooks.extend(read_hook(at, entry, ours, &mut left)?);
     }
     // Helm itself finds revisions by the label.
     let word = label(holder, "status").map_or_else(|| release.text("/info/status"), str::to_owned);
-    let status = serde_json::from_value(word.as_str().into()).map_err(|_| format!("its status is {word:?}"))?;
+    // A word of a later Helm is no reason to lose the record.
+    let status = serde_json::from_value(word.as_str().into()).unwrap_or(ReleaseStatus::Unknown);
     let owner = annotation(holder, OWNER_ANNOTATION).map(|owner| {
         let seen = annotation(holder, HEARTBEAT_ANNOTATION).and_then(|text| text.parse().ok());
         let seen = seen.and_then(|seconds| Timestamp::from_second(seconds).ok()).unwrap_or(Timestamp::UNIX_EPOCH);
@@ -247,10 +251,17 @@ pub(super) fn decode(application: &ApplicationId, holder: &Value) -> Result<Reco
 }
 
 /// One hook; nothing if its manifest has no object with a name.
-fn read_hook(at: usize, entry: &Value, ours: bool) -> Result<Option<RecordedHook>, String> {
+fn read_hook(
+    at: usize,
+    entry: &Value,
+    ours: bool,
+    left: &mut manifest::Budget,
+) -> Result<Option<RecordedHook>, String> {
     let Some(map) = entry.as_object() else { return Ok(None) };
     let fields = Fields(map);
-    let Some(document) = manifest::read(&fields.text("/manifest"), ours)?.into_iter().next() else { return Ok(None) };
+    let Some(document) = manifest::read(&fields.text("/manifest"), ours, left)?.into_iter().next() else {
+        return Ok(None);
+    };
     let Ok(target) = ObjectRef::of(&document.object) else { return Ok(None) };
     let words = |pointer: &str| fields.list(pointer).iter().filter_map(Value::as_str).map(str::to_owned);
     let policy = |word: String| serde_json::from_value::<DeletePolicy>(word.into()).ok();

@@ -4,9 +4,10 @@
 //! quotes only where nobody can take it for anything else, and is a block of lines only where no reader trims anything.
 //! What we write comes back as exactly the same JSON.
 
+use barbless_domain::release::OBJECTS_MAX;
 use serde_json::{Map, Value};
 
-use crate::limits::{MANIFEST_DEPTH, MANIFEST_STACK};
+use crate::limits::{MANIFEST_BYTES, MANIFEST_DEPTH, MANIFEST_NODES, MANIFEST_STACK};
 
 mod own;
 
@@ -189,16 +190,19 @@ pub(super) struct Document {
 ///
 /// # Errors
 /// The first document that is no YAML.
-pub(super) fn read(manifest: &str, ours: bool) -> Result<Vec<Document>, String> {
+pub(super) fn read(manifest: &str, ours: bool, left: &mut Budget) -> Result<Vec<Document>, String> {
     // The parser is recursive, and a record may have been written by anybody in the namespace.
     stacker::grow(MANIFEST_STACK, || {
         let mut documents = Vec::new();
         for text in split(manifest) {
             let source = text.lines().find_map(|line| line.strip_prefix(SOURCE)).map(str::to_owned);
-            let value = parse(&text, ours).map_err(|why| {
+            let value = parse(&text, ours, left).map_err(|why| {
                 format!("the manifest of {:?} is no YAML: {why}", source.as_deref().unwrap_or("an unknown template"))
             })?;
             expand(value, source.as_ref(), &mut documents);
+            if documents.len() > OBJECTS_MAX {
+                return Err(format!("the manifest has more than {OBJECTS_MAX} objects"));
+            }
         }
         Ok(documents)
     })
@@ -223,7 +227,35 @@ fn split(manifest: &str) -> Vec<String> {
     documents
 }
 
-fn parse(text: &str, ours: bool) -> Result<Value, String> {
+/// What the documents of a record may come to, aliases followed: a short text may repeat itself very often.
+pub(super) struct Budget {
+    nodes: usize,
+    bytes: usize,
+}
+
+impl Default for Budget {
+    fn default() -> Self {
+        Self { nodes: MANIFEST_NODES, bytes: MANIFEST_BYTES }
+    }
+}
+
+impl Budget {
+    /// Takes what a value needs; false if that is too much.
+    fn pay(&mut self, value: &Value) -> bool {
+        let bytes = if let Value::String(text) = value { text.len() } else { 0 };
+        let (Some(nodes), Some(bytes)) = (self.nodes.checked_sub(1), self.bytes.checked_sub(bytes)) else {
+            return false;
+        };
+        *self = Self { nodes, bytes };
+        match value {
+            Value::Array(items) => items.iter().all(|item| self.pay(item)),
+            Value::Object(map) => map.values().all(|item| self.pay(item)),
+            _ => true,
+        }
+    }
+}
+
+fn parse(text: &str, ours: bool, left: &mut Budget) -> Result<Value, String> {
     let content = content(text);
     if content.is_empty() {
         return Ok(Value::Null);
@@ -243,9 +275,12 @@ fn parse(text: &str, ours: bool) -> Result<Value, String> {
     options.with_snippet = false;
     if let Some(budget) = options.budget.as_mut() {
         budget.max_depth = MANIFEST_DEPTH;
+        budget.max_nodes = budget.max_nodes.min(left.nodes);
+        budget.max_total_scalar_bytes = left.bytes;
     }
-    serde_saphyr::from_str_with_options(content, options)
-        .map_err(|error| error.without_snippet().to_string().lines().next().unwrap_or_default().to_owned())
+    let value = serde_saphyr::from_str_with_options(content, options)
+        .map_err(|error| error.without_snippet().to_string().lines().next().unwrap_or_default().to_owned())?;
+    if left.pay(&value) { Ok(value) } else { Err("the documents repeat themselves too often".to_owned()) }
 }
 
 /// A document from its first line on that is neither blank nor a comment.

@@ -17,6 +17,7 @@ use super::codec::{self, HEARTBEAT_ANNOTATION, OWNER_ANNOTATION, SECRET_TYPE};
 use super::{Record, RecordError};
 use crate::Cluster;
 use crate::error::Error;
+use crate::limits::RECORDS_READ;
 use crate::request::{Target, annotation, label, metadata};
 
 pub(super) const MANAGER: &str = "barbless";
@@ -39,19 +40,22 @@ pub(super) struct Stored {
 }
 
 impl Stored {
-    pub(super) fn of(application: &ApplicationId, holder: Value) -> Option<Self> {
+    /// What is in a Secret or ConfigMap, if that holds a record. What it says is taken in only on demand.
+    fn of(application: &ApplicationId, holder: Value, read: bool) -> Option<Self> {
         let is_secret = holder.get("kind").and_then(Value::as_str) != Some("ConfigMap");
         if is_secret && holder.get("type").and_then(Value::as_str) != Some(SECRET_TYPE) {
             return None;
         }
         let name = metadata(&holder, "name").unwrap_or_default();
-        let revision = revision_of(&holder).or_else(|| {
+        let Some(revision) = revision_of(&holder) else {
             tracing::warn!(%application, name, "the name of a release record has no revision");
-            None
-        })?;
-        let record = codec::decode(application, &holder)
+            return None;
+        };
+        let record = read
+            .then(|| codec::decode(application, &holder))
+            .transpose()
             .inspect_err(|why| tracing::warn!(%application, name, why, "a release record cannot be read"))
-            .ok();
+            .unwrap_or_default();
         let status = label(&holder, "status").and_then(|word| serde_json::from_value(word.into()).ok());
         let ours = label(&holder, INSTANCE_LABEL) == Some(application.name());
         let status = status.unwrap_or(ReleaseStatus::Unknown);
@@ -121,10 +125,31 @@ impl Cluster {
         labels: &str,
     ) -> Result<Vec<Stored>, Error> {
         let secrets = self.list(&core_kind("Secret"), Some(application.namespace()), labels).await?;
-        let mut stored: Vec<Stored> =
-            secrets.into_iter().filter_map(|secret| Stored::of(application, secret)).collect();
-        stored.sort_by_key(|it| it.revision);
-        Ok(stored)
+        self.decoded(application, secrets).await
+    }
+
+    /// The records that Secrets or ConfigMaps hold, oldest first. Of a very long history only the newest are read.
+    ///
+    /// Decoding is work that grows with what somebody wrote into the namespace, so it is not done among the requests of
+    /// other applications.
+    pub(super) async fn decoded(
+        &self,
+        application: &ApplicationId,
+        mut holders: Vec<Value>,
+    ) -> Result<Vec<Stored>, Error> {
+        let id = application.clone();
+        let decode = move || {
+            holders.sort_by_key(|holder| std::cmp::Reverse(revision_of(holder)));
+            let numbered = holders.into_iter().enumerate();
+            let mut stored: Vec<Stored> =
+                numbered.filter_map(|(index, holder)| Stored::of(&id, holder, index < RECORDS_READ)).collect();
+            stored.reverse();
+            stored
+        };
+        tokio::task::spawn_blocking(decode).await.map_err(|error| Error::Malformed {
+            object: format!("the history of {application}"),
+            why: error.to_string(),
+        })
     }
 
     /// The numbers of our records, newest first.
@@ -143,7 +168,8 @@ impl Cluster {
         revision: u32,
     ) -> Result<Option<Record>, Error> {
         let secret = self.get(&secret_ref(application, revision)).await?;
-        Ok(secret.and_then(|secret| Stored::of(application, secret)).and_then(|it| it.record))
+        let stored = self.decoded(application, secret.into_iter().collect()).await?;
+        Ok(stored.into_iter().find_map(|it| it.record))
     }
 
     /// The names of the Secrets of all our records, oldest first, whether they can be read or not.

@@ -94,13 +94,8 @@ impl Cluster {
     pub(super) async fn stored_in_config_maps(&self, application: &ApplicationId) -> Result<Vec<Stored>, Error> {
         let labels = store::anybodys(application);
         let maps = self.list(&core_kind("ConfigMap"), Some(application.namespace()), &labels).await?;
-        let mut stored: Vec<Stored> = maps
-            .into_iter()
-            .filter(|map| map.pointer("/data/release").is_some())
-            .filter_map(|map| Stored::of(application, map))
-            .collect();
-        stored.sort_by_key(|it| it.revision);
-        Ok(stored)
+        let maps = maps.into_iter().filter(|map| map.pointer("/data/release").is_some()).collect();
+        self.decoded(application, maps).await
     }
 
     /// Makes a record of Helm one of ours.

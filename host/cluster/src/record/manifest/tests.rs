@@ -7,14 +7,14 @@ fn through(object: &Value) -> Value {
     let mut manifest = String::new();
     write(&mut manifest, "templates/a.yaml", object);
     write(&mut manifest, "templates/b.yaml", &json!({"kind": "End"}));
-    let documents = read(&manifest, false).unwrap_or_else(|why| panic!("{why}\n{manifest}"));
-    let own = read(&manifest, true).unwrap_or_else(|why| panic!("{why}\n{manifest}"));
+    let documents = read(&manifest, false, &mut Budget::default()).unwrap_or_else(|why| panic!("{why}\n{manifest}"));
+    let own = read(&manifest, true, &mut Budget::default()).unwrap_or_else(|why| panic!("{why}\n{manifest}"));
     assert_eq!(own, documents, "{manifest}");
     assert_eq!(documents.len(), 2, "{manifest}");
     assert_eq!(documents[0].source.as_deref(), Some("templates/a.yaml"));
     // As Helm cuts it: no document keeps the white space at its end.
     let first = manifest.strip_prefix("---\n").and_then(|rest| rest.split("\n---").next()).expect("a document");
-    let trimmed = read(first.trim(), false).unwrap_or_else(|why| panic!("{why}\n{manifest}"));
+    let trimmed = read(first.trim(), false, &mut Budget::default()).unwrap_or_else(|why| panic!("{why}\n{manifest}"));
     assert_eq!(trimmed[0].object, documents[0].object, "{manifest}");
     documents[0].object.clone()
 }
@@ -181,8 +181,8 @@ fn long_keys_and_deep_objects_come_back() {
 #[test]
 fn what_helm_writes_is_read() {
     let manifest = "---\n# Source: shop/templates/cm.yaml\napiVersion: v1\nkind: ConfigMap\nmetadata: {name: a}\ndata:\n  mode: 0755\n  b: |\n    ---x\n\n---\n# Source: shop/templates/none.yaml\n# only a comment\n---apiVersion: v1\nkind: Secret\nmetadata:\n  name: b\n--- # Source: x\napiVersion: v1\nkind: List\nitems:\n- &one\n  kind: A\n- <<: *one\n  more: yes\n---\n{\"kind\": \"J\"}\n";
-    let documents = read(manifest, false).expect("documents");
-    assert_eq!(read(manifest, true).expect("documents"), documents);
+    let documents = read(manifest, false, &mut Budget::default()).expect("documents");
+    assert_eq!(read(manifest, true, &mut Budget::default()).expect("documents"), documents);
     let found: Vec<(Option<&str>, Value)> =
         documents.iter().map(|it| (it.source.as_deref(), it.object.clone())).collect();
     assert_eq!(
@@ -202,13 +202,23 @@ fn what_helm_writes_is_read() {
 
 #[test]
 fn what_is_no_yaml_is_an_error_and_a_bomb_is_refused() {
-    let error = read("# Source: t/a.yaml\na: [", true).expect_err("malformed");
+    let error = read("# Source: t/a.yaml\na: [", true, &mut Budget::default()).expect_err("malformed");
     assert!(error.contains("t/a.yaml"), "{error}");
-    read(&format!("a: {}", "[".repeat(100_000)), true).expect_err("too deep");
+    read(&format!("a: {}", "[".repeat(100_000)), true, &mut Budget::default()).expect_err("too deep");
     let bomb: String = std::iter::once("a0: &a0 [x, x]\n".to_owned())
         .chain((1..40).map(|n| format!("a{n}: &a{n} [*a{0}, *a{0}]\n", n - 1)))
         .collect();
-    read(&bomb, true).expect_err("too large");
+    read(&bomb, true, &mut Budget::default()).expect_err("too large");
+    // Each of them is small enough, and all together are not.
+    let small = "a: &a [x, x]\nb: &b [*a, *a, *a]\nc: [*b, *b, *b]\n";
+    let mut left = Budget { nodes: 60, bytes: 50 };
+    parse(small, false, &mut left).expect("small");
+    parse(small, false, &mut left).expect_err("too many nodes");
+    let mut left = Budget { nodes: 60, bytes: 20 };
+    parse(small, false, &mut left).expect_err("too much text");
+    let many = "---\na: b\n".repeat(6_000);
+    let error = read(&many, true, &mut Budget::default()).expect_err("too many");
+    assert!(error.contains("5000 objects"), "{error}");
 }
 
 #[test]
@@ -316,13 +326,13 @@ proptest! {
         let end = if replaced { start + character.len_utf8() } else { start };
         text.replace_range(start..end, with);
         if let Some(own) = own::read(&text) {
-            let other = parse(&text, false).unwrap_or_else(|why| panic!("{why}\n{text}"));
+            let other = parse(&text, false, &mut Budget { nodes: 1_000_000, bytes: 1_000_000 }).unwrap_or_else(|why| panic!("{why}\n{text}"));
             prop_assert_eq!(own.to_string(), other.to_string(), "{}", text);
         }
     }
 
     #[test]
     fn no_text_breaks_the_reader(text in any::<String>()) {
-        let _ = read(&text, true);
+        let _ = read(&text, true, &mut Budget::default());
     }
 }
