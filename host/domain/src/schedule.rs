@@ -473,7 +473,7 @@ fn span(low: u8, high: u8, step: u8) -> u64 {
 }
 
 /// A duration as Go writes it: `1h30m`, `1.5h`, `300ms`. Nothing for what is malformed, negative or too large.
-fn go_duration(text: &str) -> Option<Duration> {
+pub(crate) fn go_duration(text: &str) -> Option<Duration> {
     // Longest first.
     const UNITS: [(&str, u128); 8] = [
         ("ns", 1),

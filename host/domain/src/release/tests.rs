@@ -33,15 +33,68 @@ fn scope_of(gvk: &Gvk) -> Option<Scope> {
     }
 }
 
-fn plan_of(objects: Vec<Value>, previous: &[InventoryItem]) -> Result<Plan, Refused> {
-    let application = app();
+fn input<'a>(application: &'a ApplicationId, objects: Vec<Value>, previous: &'a [InventoryItem]) -> PlanInput<'a> {
     let rendered = objects
         .into_iter()
         .enumerate()
         .map(|(index, object)| Rendered { object, source: format!("templates/{index}.yaml") })
         .collect();
-    let input = PlanInput { application: &application, package: "site", rendered, previous, maintenance: false };
+    PlanInput {
+        application,
+        package: "site",
+        action: ReleaseAction::Install,
+        rendered,
+        definitions: Vec::new(),
+        previous,
+        maintenance: false,
+        skip_hooks: false,
+    }
+}
+
+fn plan_of(objects: Vec<Value>, previous: &[InventoryItem]) -> Result<Plan, Refused> {
+    plan_for(ReleaseAction::Install, objects, previous)
+}
+
+fn plan_for(action: ReleaseAction, objects: Vec<Value>, previous: &[InventoryItem]) -> Result<Plan, Refused> {
+    let application = app();
+    let input = PlanInput { action, ..input(&application, objects, previous) };
     plan(input, scope_of, |target| target.gvk.kind != "ClusterRole")
+}
+
+/// The steps of a plan in the order in which they would run if each took as long as any other: what may go together is in
+/// one line.
+fn shown(plan: &Plan) -> Vec<String> {
+    let mut execution = Execution::new(plan);
+    let mut lines = Vec::new();
+    loop {
+        let begun = execution.start(usize::MAX);
+        if begun.is_empty() {
+            break;
+        }
+        let mut line: Vec<String> = Vec::new();
+        for step in begun {
+            let name = plan.target_of(step).map_or("?", |target| target.name.as_str());
+            let word = match &step.work {
+                Work::Stage { .. } => continue,
+                Work::Define { .. } => format!("define {name}"),
+                Work::Defined { .. } => continue,
+                Work::Apply { .. } => name.to_owned(),
+                Work::Ready { .. } => format!("{name}?"),
+                Work::Await { external } => format!("await {external}"),
+                Work::Hook { .. } => format!("hook {name}"),
+                Work::HookEnd { .. } => format!("hook {name}?"),
+                Work::Delete { .. } => format!("-{name}"),
+                Work::Gone { .. } => format!("-{name}?"),
+            };
+            line.push(word);
+            execution.complete(step.id, Outcome::Done);
+        }
+        if !line.is_empty() {
+            lines.push(line.join(" "));
+        }
+    }
+    assert!(execution.is_complete(), "{lines:?}");
+    lines
 }
 
 fn item(api_version: &str, kind: &str, name: &str, keep: bool) -> InventoryItem {
@@ -50,7 +103,7 @@ fn item(api_version: &str, kind: &str, name: &str, keep: bool) -> InventoryItem 
         namespace: "demo".to_owned(),
         name: name.to_owned(),
     };
-    InventoryItem { target, keep }
+    InventoryItem { target, keep, transient: false, propagation: None, delete_dependencies: Vec::new() }
 }
 
 fn names(objects: &[ReleaseObject]) -> Vec<String> {
@@ -81,18 +134,26 @@ fn kinds_come_in_install_order_and_definitions_before_their_resources() {
         &[],
     )
     .expect("a plan");
-    let waves: Vec<(Vec<String>, bool)> = plan.waves.iter().map(|wave| (names(&wave.objects), wave.wait)).collect();
-    let expected = [
-        (vec!["ServiceAccount/account", "ConfigMap/config"], false),
-        (vec!["CustomResourceDefinition/widgets.example.org"], true),
-        // Inside a kind, the order of rendering remains; a foreign custom resource goes with the workloads.
-        (vec!["Service/svc", "Deployment/b", "Deployment/a", "StatefulSet/db", "Ingress/in", "Alpha/two"], true),
-        (vec!["ValidatingWebhookConfiguration/hook"], true),
-        (vec!["Mystery/one"], true),
-    ];
-    let expected: Vec<(Vec<String>, bool)> =
-        expected.into_iter().map(|(names, wait)| (names.into_iter().map(str::to_owned).collect(), wait)).collect();
-    assert_eq!(waves, expected);
+    assert_eq!(
+        shown(&plan),
+        [
+            "account",
+            "account? config",
+            "config? widgets.example.org",
+            "widgets.example.org?",
+            "svc",
+            // Inside a kind, the order of rendering remains; a foreign custom resource goes with the workloads.
+            "svc? b a",
+            "b? a? db",
+            "db? in",
+            "in? two",
+            "two?",
+            "hook",
+            "hook?",
+            "one",
+            "one?",
+        ]
+    );
 }
 
 #[test]
@@ -120,8 +181,7 @@ fn labels_are_put_on_metadata_only() {
 fn maintenance_puts_its_label_and_changes_the_digest() {
     let application = app();
     let digest_of = |maintenance| {
-        let rendered = vec![Rendered { object: object("v1", "ConfigMap", "a"), source: String::new() }];
-        let input = PlanInput { application: &application, package: "site", rendered, previous: &[], maintenance };
+        let input = PlanInput { maintenance, ..input(&application, vec![object("v1", "ConfigMap", "a")], &[]) };
         let plan = plan(input, scope_of, |_| true).expect("a plan");
         let labels = plan.objects().next().expect("one object").object["metadata"]["labels"].clone();
         assert_eq!(labels.get(MAINTENANCE_LABEL), maintenance.then(|| json!("")).as_ref());
@@ -353,10 +413,32 @@ fn removal_takes_custom_resources_before_their_operator_and_their_definition() {
         item("v1", "PersistentVolumeClaim", "data", true),
     ];
     let custom = BTreeSet::from([("example.org".to_owned(), "Widget".to_owned())]);
-    let removal = removal(&inventory, &custom);
-    let steps: Vec<Vec<&str>> =
-        removal.steps.iter().map(|step| step.iter().map(|target| target.name.as_str()).collect()).collect();
-    assert_eq!(steps, [vec!["hook"], vec!["w"], vec!["svc", "operator"], vec!["widgets.example.org"], vec!["s", "sa"]]);
+    let input = RemovalInput {
+        application: &app(),
+        package: "site",
+        inventory: &inventory,
+        defined: &custom,
+        hooks: &BTreeMap::new(),
+        skip_hooks: false,
+    };
+    let removal = plan_removal(&input);
+    assert_eq!(
+        shown(&removal),
+        [
+            "-hook",
+            "-hook?",
+            "-w",
+            "-w?",
+            "-svc",
+            "-svc? -operator",
+            "-operator?",
+            "-widgets.example.org",
+            "-widgets.example.org?",
+            "-s",
+            "-s? -sa",
+            "-sa?",
+        ]
+    );
     assert_eq!(removal.kept.len(), 1);
 }
 
