@@ -481,3 +481,6 @@ fn external(text: &str) -> Result<External, String> {
     let group = parts.next().filter(|group| !group.is_empty()).map(str::to_owned);
     Ok(External { kind: kind.to_owned(), group, version, namespace: None, name: name.to_owned() })
 }
+
+#[cfg(test)]
+mod tests;

@@ -332,35 +332,50 @@ impl Graph {
         }
     }
 
-    /// Objects that go, one kind after the other, each waited for.
+    /// Objects that go, one kind after the other, each waited for; those with dependencies of their own wait for these
+    /// alone.
     pub(super) fn removals(&mut self, items: &[&InventoryItem], cause: DeleteCause, gate: Vec<StepId>) -> Vec<StepId> {
+        let begin = gate.clone();
         let mut gate = gate;
         let mut going: BTreeMap<&ObjectRef, (StepId, StepId)> = BTreeMap::new();
-        let mut all_gone = Vec::new();
-        let kind_of = |item: &&InventoryItem| item.target.gvk.kind.clone();
-        for kind in items.chunk_by(|a, b| kind_of(a) == kind_of(b)) {
+        let (ordered, free): (Vec<&InventoryItem>, Vec<&InventoryItem>) =
+            items.iter().partition(|item| item.delete_dependencies.is_empty());
+        for kind in ordered.chunk_by(|a, b| a.target.gvk.kind == b.target.gvk.kind) {
             let mut asked = Vec::new();
             for item in kind {
-                let target = item.target.clone();
-                let propagation = item.propagation.unwrap_or(Propagation::Background);
-                let delete = self.push(Work::Delete { target: target.clone(), propagation, cause }, &gate);
-                let gone = self.push(Work::Gone { target }, &[delete]);
-                going.insert(&item.target, (delete, gone));
-                asked.push(delete);
-                all_gone.push(gone);
+                let steps = self.removal(item, cause, &gate);
+                going.insert(&item.target, steps);
+                asked.push(steps.0);
             }
-            let name = kind.first().map(kind_of).unwrap_or_default();
+            let name = kind.first().map_or("", |item| item.target.gvk.kind.as_str());
             gate = self.join(&format!("{name} deleted"), asked);
         }
-        for item in items {
+        for item in &free {
+            let steps = self.removal(item, cause, &begin);
+            going.insert(&item.target, steps);
+        }
+        for item in free {
             let Some((delete, _)) = going.get(&item.target).copied() else { continue };
             for dependency in &item.delete_dependencies {
                 let others = going.iter().filter(|(target, _)| dependency.matches(target) && **target != &item.target);
                 let gone: Vec<StepId> = others.map(|(_, (_, gone))| *gone).collect();
+                if gone.is_empty() {
+                    let (target, annotation) = (&item.target, &dependency.annotation);
+                    self.notes.push(format!("{target}: nothing that goes with it matches {annotation}"));
+                }
                 gone.into_iter().for_each(|gone| self.add_edge(delete, gone));
             }
         }
+        let mut all_gone: Vec<StepId> = going.into_values().map(|(_, gone)| gone).collect();
+        all_gone.sort_unstable();
         if all_gone.is_empty() { gate } else { self.join("objects gone", all_gone) }
+    }
+
+    fn removal(&mut self, item: &InventoryItem, cause: DeleteCause, gate: &[StepId]) -> (StepId, StepId) {
+        let target = item.target.clone();
+        let propagation = item.propagation.unwrap_or(Propagation::Background);
+        let delete = self.push(Work::Delete { target: target.clone(), propagation, cause }, gate);
+        (delete, self.push(Work::Gone { target }, &[delete]))
     }
 
     /// The steps in an order in which each comes after all that it waits for.

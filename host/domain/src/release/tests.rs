@@ -2,6 +2,8 @@ use serde_json::json;
 
 use super::*;
 
+mod steps;
+
 fn app() -> ApplicationId {
     ApplicationId::new("demo", "web").expect("a valid id")
 }
@@ -77,7 +79,7 @@ fn shown(plan: &Plan) -> Vec<String> {
             let word = match &step.work {
                 Work::Stage { .. } => continue,
                 Work::Define { .. } => format!("define {name}"),
-                Work::Defined { .. } => continue,
+                Work::Defined { .. } => format!("define {name}?"),
                 Work::Apply { .. } => name.to_owned(),
                 Work::Ready { .. } => format!("{name}?"),
                 Work::Await { external } => format!("await {external}"),
