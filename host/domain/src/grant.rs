@@ -232,6 +232,18 @@ pub enum Request<'a> {
         /// Where they live.
         scope: Scope,
     },
+    /// A read by a template: the function `lookup`, or an object of somebody else that is waited for. It needs the
+    /// permission that a hook needs to see the object.
+    Read {
+        /// Kind of the objects.
+        gvk: &'a Gvk,
+        /// The namespace; empty for all, and for cluster-scoped kinds.
+        namespace: &'a str,
+        /// The name; nothing for all.
+        name: Option<&'a str>,
+        /// Where they live.
+        scope: Scope,
+    },
     /// An operation.
     Operate {
         /// The operation, as the guest wrote it.
@@ -323,6 +335,24 @@ pub fn allows(application: &ApplicationId, grant: &Grant, request: Request<'_>) 
             match missing {
                 None => Decision::Allow,
                 Some(name) => not_granted(&what, Verb::Watch, gvk, name, cluster),
+            }
+        }
+        Request::Read { gvk, namespace, name, scope } => {
+            let what = match name {
+                Some(name) => format!("read of {gvk} {name:?}"),
+                None => format!("list of {gvk}"),
+            };
+            let names: Vec<String> = name.map(str::to_owned).into_iter().collect();
+            let request = Request::Watch { gvk, names: &names, scope };
+            let outside = scope == Scope::Namespaced && namespace != application.namespace();
+            if outside {
+                let own = application.namespace();
+                let why = format!("templates see only their namespace '{own}'");
+                return deny("ForeignNamespace", &what, why, "look up objects of the namespace of the application");
+            }
+            match allows(application, grant, request) {
+                Decision::Deny(denial) => Decision::Deny(Denial { what, ..denial }),
+                Decision::Allow => Decision::Allow,
             }
         }
         Request::Operate { operation, scope } => allows_operation(application, grant, operation, scope),

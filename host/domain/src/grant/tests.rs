@@ -603,3 +603,28 @@ fn templates_do_not_hand_on_the_rights_of_the_host() {
     assert_eq!(allows_rendered(&Grant::with(vec![named]), &binding, &json!({})), Decision::Allow);
     assert_eq!(reason(allows_rendered(&Grant::with(vec![wild]), &binding, &json!({}))), "NotGranted");
 }
+
+#[test]
+fn templates_read_what_hooks_may_see() {
+    let names = Permission { names: Some(vec!["own-*".to_owned()]), ..line(&[""], &["Secret"], false) };
+    let grant = Grant::with(vec![names, line(&[""], &["ConfigMap"], false), line(&[""], &["Node"], true)]);
+    let (secret, map, node) = (gvk("v1", "Secret"), gvk("v1", "ConfigMap"), gvk("v1", "Node"));
+    let cases = [
+        (&secret, "demo", Some("own-key"), Scope::Namespaced, "Allow"),
+        (&secret, "demo", Some("other"), Scope::Namespaced, "NotGranted"),
+        (&secret, "demo", None, Scope::Namespaced, "NotGranted"),
+        (&map, "demo", None, Scope::Namespaced, "Allow"),
+        (&map, "", None, Scope::Namespaced, "ForeignNamespace"),
+        (&map, "kube-system", Some("x"), Scope::Namespaced, "ForeignNamespace"),
+        (&node, "", Some("n1"), Scope::Cluster, "Allow"),
+        (&gvk("v1", "Namespace"), "", Some("demo"), Scope::Cluster, "NotGranted"),
+        (&gvk("deckhouse.io/v1alpha1", "Application"), "demo", Some("web"), Scope::Namespaced, "HostObject"),
+    ];
+    for (gvk, namespace, name, scope, expected) in cases {
+        let request = Request::Read { gvk, namespace, name, scope };
+        assert_eq!(reason(allows(&app(), &grant, request)), expected, "{gvk} {namespace} {name:?}");
+    }
+    let request = Request::Read { gvk: &secret, namespace: "demo", name: Some("other"), scope: Scope::Namespaced };
+    let Decision::Deny(denial) = allows(&app(), &grant, request) else { panic!("denied") };
+    assert_eq!(denial.what, r#"read of v1 Secret "other""#);
+}
