@@ -38,8 +38,7 @@ pub use record::{
     adopt_fields, helm_marks,
 };
 pub use release::{
-    Applied, Change, Foreign, PodTrouble, Progress, ReadyFn, ReleaseError, ReleaseOperation, ReleaseOptions, Remaining,
-    Removed,
+    Applied, Change, Foreign, PodTrouble, Progress, ReadyFn, ReleaseError, ReleaseOptions, Remaining, Removed, SeeFn,
 };
 pub use watch::{WatchEvent, WatchSpec};
 

@@ -27,6 +27,10 @@ pub(crate) const PAGE: u32 = 500;
 pub(crate) const PAGES_MAX: usize = 1_000;
 /// Requests in flight for one application.
 pub(crate) const PARALLEL: usize = 8;
+/// How long requests that are under way may take to end once an operation is given up.
+pub(crate) const DRAIN: Duration = Duration::from_secs(3);
+/// How long the deletions after a failure may take, all of them.
+pub(crate) const CLEAN_UP: Duration = Duration::from_secs(30);
 /// Bytes that all `copy` operations of one JSON patch may add: a patch that copies an array into itself doubles it with
 /// each operation, while etcd takes no object above 1.5 MiB.
 pub(crate) const JSON_PATCH_COPY_BYTES: usize = 2 * 1024 * 1024;

@@ -140,7 +140,7 @@ impl Record {
         self.objects.iter().filter_map(item).collect()
     }
 
-    /// Group and kind of the custom resources that it defines, for [`barbless_domain::release::removal`].
+    /// Group and kind of the custom resources that it defines, for [`barbless_domain::release::plan_removal`].
     #[must_use]
     pub fn defined(&self) -> BTreeSet<(String, String)> {
         defined_by(self.objects.iter().map(|it| &it.object))

@@ -1,17 +1,19 @@
-//! Performs a release plan: ownership first, then wave by wave, then what goes; and removes a release again.
+//! Performs a release plan, whatever it does: ownership first, then each step as soon as those before it have ended.
 //!
-//! Order, contents and hooks are decided in `barbless_domain::release`. Readiness is asked of a function that the
-//! caller gives; it is asked when an object changes, never by polling.
+//! Order, contents and hooks are decided in `barbless_domain::release`, and `Execution` says what may begin and what a
+//! failure means. Readiness is asked of a function that the caller gives; it is asked when an object changes, never by
+//! polling.
 
+use std::collections::BTreeMap;
 use std::fmt;
 use std::sync::Arc;
 use std::time::Duration;
 
+use barbless_domain::grant::Scope;
 use barbless_domain::identity::{ApplicationId, ObjectRef};
-use barbless_domain::limits::TIMEOUT_NAMES;
-use barbless_domain::release::{HookEvent, Readiness};
+use barbless_domain::release::{HookEvent, Outcome, Plan, Readiness, StepId, UnsafeDefinition};
 use serde_json::Value;
-use tokio::sync::mpsc;
+use tokio::sync::{mpsc, oneshot};
 use tokio::time::Instant;
 use tokio_util::sync::CancellationToken;
 
@@ -19,19 +21,24 @@ use crate::Cluster;
 use crate::error::{Error, FieldConflict};
 
 mod apply;
-mod helm_hooks;
+mod executor;
+mod external;
+mod hooks;
 mod ownership;
 mod pods;
 mod remove;
-mod wait;
+mod waiter;
 
+pub use executor::{Applied, Removed};
 pub use pods::PodTrouble;
-pub use remove::Removed;
 
-pub(crate) use ownership::foreign_owner;
+use waiter::{Ask, Goal};
 
 /// Says how far an object is.
 pub type ReadyFn = Arc<dyn Fn(&Value) -> Readiness + Send + Sync>;
+
+/// Says why a package may not wait for an object of somebody else that lives in this scope, if it may not.
+pub type SeeFn = Arc<dyn Fn(&ObjectRef, Scope) -> Result<(), String> + Send + Sync>;
 
 /// How a release is applied or removed.
 #[derive(Clone)]
@@ -40,6 +47,8 @@ pub struct ReleaseOptions {
     pub manager: String,
     /// Says how far an object is.
     pub ready: ReadyFn,
+    /// Whether an object outside of the release may be waited for. Asked once its kind is known.
+    pub may_see: SeeFn,
     /// How long the whole of it may take.
     pub deadline: Duration,
     /// Ends it early.
@@ -54,27 +63,6 @@ impl fmt::Debug for ReleaseOptions {
             .field("manager", &self.manager)
             .field("deadline", &self.deadline)
             .finish_non_exhaustive()
-    }
-}
-
-/// Which Helm hooks run around an apply.
-#[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub enum ReleaseOperation {
-    /// The first apply.
-    Install,
-    /// A later one.
-    Upgrade,
-    /// Return to an earlier revision.
-    Rollback,
-}
-
-impl ReleaseOperation {
-    fn events(self) -> (HookEvent, HookEvent) {
-        match self {
-            Self::Install => (HookEvent::PreInstall, HookEvent::PostInstall),
-            Self::Upgrade => (HookEvent::PreUpgrade, HookEvent::PostUpgrade),
-            Self::Rollback => (HookEvent::PreRollback, HookEvent::PostRollback),
-        }
     }
 }
 
@@ -155,6 +143,13 @@ pub enum Progress {
         /// Why.
         why: String,
     },
+    /// An object failed, and its author wants the release to go on.
+    Tolerated {
+        /// Which.
+        target: ObjectRef,
+        /// Why it failed.
+        why: String,
+    },
 }
 
 impl fmt::Display for Change {
@@ -181,19 +176,9 @@ impl fmt::Display for Progress {
             Self::Deleting { target } => write!(f, "{target} is being deleted"),
             Self::Gone { target } => write!(f, "{target} is gone"),
             Self::Left { target, why } => write!(f, "{target} is left: {why}"),
+            Self::Tolerated { target, why } => write!(f, "{target} failed, which is tolerated: {why}"),
         }
     }
-}
-
-/// What an apply did.
-#[derive(Debug, Clone, Default, PartialEq, Eq)]
-pub struct Applied {
-    /// Every object of the release, in order, with what was done to it.
-    pub objects: Vec<(ObjectRef, Change)>,
-    /// What was asked to go because the release dropped it.
-    pub pruned: Vec<ObjectRef>,
-    /// What the release dropped and stays, with the reason.
-    pub left: Vec<(ObjectRef, String)>,
 }
 
 /// An object that is somebody else's.
@@ -223,9 +208,20 @@ pub enum ReleaseError {
         /// All of them.
         objects: Vec<Foreign>,
     },
-    /// Another manager has fields that the release wants.
-    #[error("{0}")]
-    FieldConflict(Box<FieldConflict>),
+    /// Other managers have fields that the release wants.
+    #[error("{}", Conflicts(conflicts))]
+    FieldConflict {
+        /// Each object that was found with such fields.
+        conflicts: Vec<FieldConflict>,
+    },
+    /// A definition of a kind cannot take the place of the one that is there.
+    #[error("{target} is not upgraded")]
+    UnsafeDefinition {
+        /// The definition.
+        target: Box<ObjectRef>,
+        /// Why.
+        source: UnsafeDefinition,
+    },
     /// A request failed.
     #[error("the release could not be carried out")]
     Request(#[from] Error),
@@ -278,7 +274,8 @@ impl ReleaseError {
     pub fn reason(&self) -> &str {
         match self {
             Self::NotOurs { .. } => "ObjectNotOwned",
-            Self::FieldConflict(_) => "FieldConflict",
+            Self::FieldConflict { .. } => "FieldConflict",
+            Self::UnsafeDefinition { .. } => "UnsafeDefinition",
             Self::Request(error) => error.reason(),
             Self::ObjectFailed { .. } => "ObjectFailed",
             Self::HookFailed { .. } => "HelmHookFailed",
@@ -295,9 +292,10 @@ impl ReleaseError {
             Self::NotOurs { .. } => {
                 Some("remove or rename these objects, or label them as this application's to adopt them")
             }
-            Self::FieldConflict(_) => {
+            Self::FieldConflict { .. } => {
                 Some("let the other manager give up the fields, or leave them out of the templates")
             }
+            Self::UnsafeDefinition { source, .. } => Some(source.hint()),
             Self::Remaining { .. } => Some("find out why the controllers behind these finalizers do not release them"),
             Self::TimedOut { .. } | Self::ObjectFailed { .. } => Some("look at the events and logs of these objects"),
             Self::HookFailed { .. } => Some("look at the logs of the hook's Pods"),
@@ -320,6 +318,18 @@ impl fmt::Display for NotOurs<'_> {
         for (index, Foreign { target, owner }) in self.0.iter().enumerate() {
             let comma = if index > 0 { ", " } else { "" };
             write!(f, "{comma}{target} ({owner})")?;
+        }
+        Ok(())
+    }
+}
+
+struct Conflicts<'a>(&'a [FieldConflict]);
+
+impl fmt::Display for Conflicts<'_> {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        for (index, conflict) in self.0.iter().enumerate() {
+            let semicolon = if index > 0 { "; " } else { "" };
+            write!(f, "{semicolon}{conflict}")?;
         }
         Ok(())
     }
@@ -365,19 +375,43 @@ impl fmt::Display for StillThere<'_> {
     }
 }
 
-/// An apply or a removal under way.
+/// An operation under way: what its steps need.
 struct Run<'a> {
     cluster: &'a Cluster,
-    application: &'a ApplicationId,
+    plan: &'a Plan,
     options: &'a ReleaseOptions,
     started: Instant,
     until: Instant,
+    /// The objects of the plan that were there before anything was written.
+    live: BTreeMap<ObjectRef, Value>,
+    asks: mpsc::Sender<Ask>,
 }
 
+/// How the work of a step ended.
+struct Ended {
+    outcome: Outcome,
+    /// The object as it is now.
+    object: Option<Value>,
+    /// Uid of the object that was deleted.
+    deleted: Option<String>,
+}
+
+impl Ended {
+    fn of(outcome: Outcome) -> Self {
+        Self { outcome, object: None, deleted: None }
+    }
+
+    fn left(why: impl Into<String>) -> Self {
+        Self::of(Outcome::Left(why.into()))
+    }
+}
+
+/// Work on one object, boxed so that the compiler sees that it is `Send`.
+type Work<'a, T> = futures::future::BoxFuture<'a, Result<T, ReleaseError>>;
+
 impl<'a> Run<'a> {
-    fn new(cluster: &'a Cluster, application: &'a ApplicationId, options: &'a ReleaseOptions) -> Self {
-        let started = Instant::now();
-        Self { cluster, application, options, started, until: started + options.deadline }
+    fn application(&self) -> &'a ApplicationId {
+        &self.plan.application
     }
 
     fn tell(&self, progress: Progress) {
@@ -385,36 +419,13 @@ impl<'a> Run<'a> {
         let _ = self.options.progress.try_send(progress);
     }
 
-    fn check_cancelled(&self) -> Result<(), ReleaseError> {
-        if self.options.cancel.is_cancelled() { Err(ReleaseError::Cancelled) } else { Ok(()) }
+    /// Waits, in the middle of a step.
+    async fn wait(&self, step: StepId, target: &ObjectRef, goal: Goal) -> Result<(), ReleaseError> {
+        let (done, told) = oneshot::channel();
+        let ask = Ask { step, target: target.clone(), goal, done };
+        // Nobody listens any more once the operation is given up.
+        self.asks.send(ask).await.map_err(|_| ReleaseError::Cancelled)?;
+        let failed = |why| ReleaseError::ObjectFailed { target: Box::new(target.clone()), why };
+        told.await.map_err(|_| ReleaseError::Cancelled)?.map_err(failed)
     }
-
-    /// Runs something until it ends, the time is up or the run is cancelled.
-    async fn bounded<T>(
-        &self,
-        work: impl Future<Output = Result<T, ReleaseError>>,
-    ) -> Result<Result<T, ReleaseError>, Interrupted> {
-        tokio::select! {
-            biased;
-            () = self.options.cancel.cancelled() => Err(Interrupted::Cancelled),
-            outcome = tokio::time::timeout_at(self.until, work) => outcome.map_err(|_| Interrupted::TimeUp),
-        }
-    }
-
-    /// The error of a time that is up, naming the first few of those waited for.
-    fn timed_out(&self, pending: impl IntoIterator<Item = (ObjectRef, String)>) -> ReleaseError {
-        let mut pending: Vec<_> = pending.into_iter().collect();
-        let more = pending.len().saturating_sub(TIMEOUT_NAMES);
-        pending.truncate(TIMEOUT_NAMES);
-        ReleaseError::TimedOut { after: self.started.elapsed(), pending, more }
-    }
-}
-
-/// Work on one object, boxed so that the compiler sees that it is `Send`.
-type Work<'a, T> = futures::future::BoxFuture<'a, Result<T, ReleaseError>>;
-
-/// Why waiting ended early.
-enum Interrupted {
-    Cancelled,
-    TimeUp,
 }

@@ -1,6 +1,7 @@
 //! In-process tests against the development cluster: real requests, real watches, no sockets.
 #![allow(clippy::needless_pass_by_value, reason = "a test that passes `json!` by value reads better")]
 
+use std::collections::BTreeMap;
 use std::sync::Arc;
 use std::time::Duration;
 
@@ -8,7 +9,10 @@ use barbless_devcluster::{Config, DevCluster};
 use barbless_domain::grant::Scope;
 use barbless_domain::identity::{ApplicationId, Gvk, ObjectRef};
 use barbless_domain::operation::{Action, Operation, Propagation};
-use barbless_domain::release::{InventoryItem, Plan, PlanInput, Readiness, Removal, Rendered, plan};
+use barbless_domain::release::{
+    HelmHook, HookEvent, InventoryItem, Plan, PlanInput, Readiness, ReleaseAction, RemovalInput, Rendered, defined_by,
+    plan, plan_removal,
+};
 use serde_json::{Value, json};
 use tokio::sync::mpsc;
 use tokio_util::sync::CancellationToken;
@@ -104,6 +108,7 @@ pub(crate) fn options(deadline: Duration) -> (ReleaseOptions, mpsc::Receiver<Pro
     let options = ReleaseOptions {
         manager: "barbless".to_owned(),
         ready: Arc::new(ready),
+        may_see: Arc::new(|_, _| Ok(())),
         deadline,
         cancel: CancellationToken::new(),
         progress,
@@ -115,7 +120,19 @@ pub(crate) fn drain(events: &mut mpsc::Receiver<Progress>) -> Vec<Progress> {
     std::iter::from_fn(|| events.try_recv().ok()).collect()
 }
 
+/// The plan of an install, or of an upgrade if something is there.
 pub(crate) async fn plan_for(cluster: &Cluster, objects: Vec<Value>, previous: &[InventoryItem]) -> Plan {
+    let action = if previous.is_empty() { ReleaseAction::Install } else { ReleaseAction::Upgrade };
+    plan_of(cluster, action, objects, previous).await
+}
+
+/// A plan for an action.
+pub(crate) async fn plan_of(
+    cluster: &Cluster,
+    action: ReleaseAction,
+    objects: Vec<Value>,
+    previous: &[InventoryItem],
+) -> Plan {
     let application = app();
     let mut scopes = std::collections::BTreeMap::new();
     for object in &objects {
@@ -126,8 +143,42 @@ pub(crate) async fn plan_for(cluster: &Cluster, objects: Vec<Value>, previous: &
     }
     let rendered =
         objects.into_iter().map(|object| Rendered { object, source: "templates/all.yaml".to_owned() }).collect();
-    let input = PlanInput { application: &application, package: "site", rendered, previous, maintenance: false };
+    let input = PlanInput {
+        application: &application,
+        package: "site",
+        action,
+        rendered,
+        definitions: Vec::new(),
+        previous,
+        maintenance: false,
+        skip_hooks: false,
+    };
     plan(input, |kind| scopes.get(kind).copied(), |_| true).expect("a plan")
+}
+
+/// The plan of a removal.
+pub(crate) fn removal(inventory: &[InventoryItem], hooks: &BTreeMap<HookEvent, Vec<HelmHook>>) -> Plan {
+    let (application, defined) = (app(), defined_by([]));
+    plan_removal(&RemovalInput {
+        application: &application,
+        package: "site",
+        inventory,
+        defined: &defined,
+        hooks,
+        skip_hooks: false,
+    })
+}
+
+/// The plan of the removal of what a plan deployed.
+pub(crate) fn removal_of(plan: &Plan) -> Plan {
+    plan_removal(&RemovalInput {
+        application: &plan.application,
+        package: &plan.package,
+        inventory: &plan.inventory(),
+        defined: &defined_by(plan.objects().map(|it| &it.object)),
+        hooks: &plan.hooks,
+        skip_hooks: false,
+    })
 }
 
 #[tokio::test]
@@ -155,7 +206,6 @@ async fn all_work_can_be_spawned() {
     let (options, _events) = options(Duration::from_secs(1));
     let (id, target) = (app(), reference("v1", "ConfigMap", "demo", "c"));
     let plan = plan_for(&cluster, Vec::new(), &[]).await;
-    let (removal, operation) = (Removal::default(), crate::ReleaseOperation::Install);
     let delete = Operation {
         target: target.clone(),
         action: Action::Delete { propagation: Propagation::Background },
@@ -163,8 +213,8 @@ async fn all_work_can_be_spawned() {
         ignore_missing_object: false,
         on_failure: false,
     };
-    is_send(cluster.apply_release(&plan, operation, &options));
-    is_send(cluster.uninstall(&id, &removal, &plan.hooks, &options));
+    is_send(cluster.apply_release(&plan, &options));
+    is_send(cluster.uninstall(&plan, &options));
     is_send(cluster.perform(&id, "m", &delete));
     is_send(cluster.missing(&id, std::slice::from_ref(&target)));
     is_send(cluster.purge_orphans(&id, &[]));

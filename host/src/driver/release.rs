@@ -5,13 +5,15 @@ use std::sync::Arc;
 use std::time::{Duration, Instant};
 
 use barbless_cluster::{
-    Change, HEARTBEAT, NewRevision, Progress, Record, RecordError, ReleaseError, ReleaseOperation, ReleaseOptions,
+    Change, HEARTBEAT, NewRevision, Progress, Record, RecordError, ReleaseError, ReleaseOptions,
 };
 use barbless_domain::event::{Answer, Failure, Released, Rendered};
 use barbless_domain::grant::{self, Scope};
-use barbless_domain::identity::{Gvk, ObjectRef};
+use barbless_domain::identity::{ApplicationId, Gvk, ObjectRef};
 use barbless_domain::limits;
-use barbless_domain::release::{self, InventoryItem, Plan, PlanInput, Readiness, ReleaseStatus, history};
+use barbless_domain::release::{
+    self, InventoryItem, Plan, PlanInput, Readiness, ReleaseAction, ReleaseStatus, RemovalInput, history,
+};
 use barbless_domain::values;
 use barbless_health::readiness;
 use barbless_template as template;
@@ -39,10 +41,11 @@ pub(super) async fn render(context: &Arc<Context>, maintenance: bool) -> Result<
     let objects =
         if package.package.has_chart { rendered_objects(context, &package, record).await? } else { Vec::new() };
     let previous = inventory(&history);
-    let plan = plan(context, &package, objects, &previous, maintenance).await?;
+    let plan = plan(context, &package, action(&history), objects, &previous, maintenance).await?;
     let missing = match record {
         Some(record) if record.status == ReleaseStatus::Deployed => {
-            let targets: Vec<ObjectRef> = previous.into_iter().map(|item| item.target).collect();
+            let lasting = previous.into_iter().filter(|item| !item.transient);
+            let targets: Vec<ObjectRef> = lasting.map(|item| item.target).collect();
             context.services.cluster.missing(&context.instance.id, &targets).await.map_err(cluster_failure)?.len()
         }
         _ => 0,
@@ -73,6 +76,16 @@ pub(super) async fn render(context: &Arc<Context>, maintenance: bool) -> Result<
     }
     data.planned = Some(plan);
     Ok(rendered)
+}
+
+/// What an apply is.
+fn action(history: &[Record]) -> ReleaseAction {
+    let known: Vec<history::Revision> = history.iter().map(Record::revision).collect();
+    match history::next_action(&known) {
+        history::Action::Install => ReleaseAction::Install,
+        history::Action::Upgrade => ReleaseAction::Upgrade,
+        history::Action::Rollback => ReleaseAction::Rollback,
+    }
 }
 
 /// What may be in the cluster: the objects of the last revision that ended well and of all that came after it, since
@@ -199,6 +212,7 @@ fn seed(namespace: &str, name: &str) -> [u8; 32] {
 async fn plan(
     context: &Context,
     package: &LoadedPackage,
+    action: ReleaseAction,
     rendered: Vec<release::Rendered>,
     previous: &[InventoryItem],
     maintenance: bool,
@@ -219,9 +233,12 @@ async fn plan(
     let input = PlanInput {
         application: &context.instance.id,
         package: &package.package.manifest.name,
+        action,
         rendered,
+        definitions: Vec::new(),
         previous,
         maintenance,
+        skip_hooks: false,
     };
     // Templates of an application are about its namespace; objects of the cluster come with modules.
     let plan = release::plan(input, |gvk| scopes.get(gvk).copied(), |_| false).map_err(|refused| Failure {
@@ -280,14 +297,10 @@ async fn apply_planned(context: &Arc<Context>, token: &CancellationToken) -> Res
         return Err(Failure::new("InternalError", "nothing was rendered").into());
     };
     let cluster = &context.services.cluster;
-    let history = cluster.release_history(&context.instance.id).await.map_err(cluster_failure)?;
-    // As Helm counts: what was never deployed is still being installed.
-    let known: Vec<history::Revision> = history.iter().map(Record::revision).collect();
-    let action = history::next_action(&known);
-    let operation = match action {
-        history::Action::Install => ReleaseOperation::Install,
-        history::Action::Upgrade => ReleaseOperation::Upgrade,
-        history::Action::Rollback => ReleaseOperation::Rollback,
+    let action = match plan.action {
+        ReleaseAction::Install => history::Action::Install,
+        ReleaseAction::Rollback => history::Action::Rollback,
+        ReleaseAction::Upgrade | ReleaseAction::Uninstall | ReleaseAction::Test => history::Action::Upgrade,
     };
     let computed = context.instance.data().values.as_ref().map(|values| values.computed().clone());
     let (_, settings) = context.instance.documents();
@@ -310,12 +323,13 @@ async fn apply_planned(context: &Arc<Context>, token: &CancellationToken) -> Res
     let options = ReleaseOptions {
         manager: MANAGER.to_owned(),
         ready: Arc::new(readiness_of),
+        may_see: Arc::new(may_see(&context.instance.id)),
         deadline: limits::APPLY_DEADLINE,
         cancel: token.clone(),
         progress,
     };
     let result = {
-        let work = cluster.apply_release(&plan, operation, &options);
+        let work = cluster.apply_release(&plan, &options);
         let mut work = std::pin::pin!(work);
         loop {
             tokio::select! {
@@ -362,6 +376,15 @@ async fn tell(context: Arc<Context>, mut progress: mpsc::Receiver<Progress>) {
     }
 }
 
+/// A package may wait for what is in its own namespace; it would learn what is elsewhere.
+fn may_see(id: &ApplicationId) -> impl Fn(&ObjectRef, Scope) -> Result<(), String> + Send + Sync + use<> {
+    let namespace = id.namespace().to_owned();
+    move |target, _| match target.namespace == namespace {
+        true => Ok(()),
+        false => Err(format!("a package may only wait for objects in its namespace '{namespace}'")),
+    }
+}
+
 fn readiness_of(object: &Value) -> Readiness {
     match readiness(object) {
         barbless_health::Readiness::Ready => Readiness::Ready,
@@ -376,7 +399,8 @@ pub(super) async fn missing(context: &Arc<Context>) -> Result<u32, Failure> {
     let Some(record) = cluster.latest_release(&context.instance.id).await.map_err(cluster_failure)? else {
         return Ok(0);
     };
-    let targets: Vec<ObjectRef> = record.inventory().into_iter().map(|item| item.target).collect();
+    let lasting = record.inventory().into_iter().filter(|item| !item.transient);
+    let targets: Vec<ObjectRef> = lasting.map(|item| item.target).collect();
     let missing = cluster.missing(&context.instance.id, &targets).await.map_err(cluster_failure)?;
     Ok(u32::try_from(missing.len()).unwrap_or(u32::MAX))
 }
@@ -399,14 +423,21 @@ async fn uninstall_release(context: &Arc<Context>, skip_hooks: bool, token: &Can
     let options = ReleaseOptions {
         manager: MANAGER.to_owned(),
         ready: Arc::new(readiness_of),
+        may_see: Arc::new(may_see(&context.instance.id)),
         deadline: limits::UNINSTALL_DEADLINE,
         cancel: token.clone(),
         progress,
     };
     health::stop(context);
-    let removal = release::removal(&inventory(&history), &record.defined());
-    let hooks = if skip_hooks { BTreeMap::new() } else { record.hooks() };
-    let result = cluster.uninstall(&context.instance.id, &removal, &hooks, &options).await;
+    let removal = release::plan_removal(&RemovalInput {
+        application: &context.instance.id,
+        package: &record.package.0,
+        inventory: &inventory(&history),
+        defined: &record.defined(),
+        hooks: &record.hooks(),
+        skip_hooks,
+    });
+    let result = cluster.uninstall(&removal, &options).await;
     drop(options);
     let _ = told.await;
     result?;

@@ -4,7 +4,7 @@ use std::collections::{BTreeMap, BTreeSet};
 
 use barbless_domain::grant::INSTANCE_LABEL;
 use barbless_domain::identity::{ApplicationId, ObjectRef};
-use barbless_domain::release::{APPLICATION_ANNOTATION, Plan, belongs_to_host, defined_by};
+use barbless_domain::release::{APPLICATION_ANNOTATION, Directives, Ownership, belongs_to_host, defined_by};
 use futures::{FutureExt as _, StreamExt, TryStreamExt};
 use serde_json::Value;
 
@@ -46,23 +46,44 @@ pub(crate) fn foreign_owner(
     None
 }
 
+/// Whose a live object is that belongs to nobody in particular, if somebody claims it: another application, or the host.
+pub(super) fn claimed_by(application: &ApplicationId, target: &ObjectRef, live: &Value) -> Option<String> {
+    if !target.namespace.is_empty() && target.namespace != application.namespace() {
+        return Some(format!("namespace {:?}", target.namespace));
+    }
+    if belongs_to_host(target, live).is_some() {
+        return Some("the host".to_owned());
+    }
+    if let Some(other) = label(live, INSTANCE_LABEL).filter(|other| *other != application.name()) {
+        return Some(format!("application {other:?}"));
+    }
+    let id = annotation(live, APPLICATION_ANNOTATION).filter(|id| *id != application.to_string())?;
+    Some(format!("application {id:?}"))
+}
+
 impl Run<'_> {
-    /// The live objects of a plan, its hooks included, by reference.
+    /// The live objects of the plan, its hooks and definitions included, by reference.
     ///
     /// # Errors
     /// [`ReleaseError::NotOurs`] with all objects that are somebody else's.
-    pub(super) async fn owned_objects(&self, plan: &Plan) -> Result<BTreeMap<ObjectRef, Value>, ReleaseError> {
-        let objects: Vec<&Value> = plan.objects().map(|it| &it.object).collect();
-        let defined = defined_by(objects);
-        let hooks = plan.all_hooks();
-        let targets = plan.objects().map(|it| &it.target).chain(hooks.iter().map(|hook| &hook.target));
+    pub(super) async fn owned_objects(&self) -> Result<BTreeMap<ObjectRef, Value>, ReleaseError> {
+        let plan = self.plan;
+        let definitions = plan.definitions.iter().map(|it| &it.object);
+        let defined = defined_by(plan.objects().map(|it| &it.object).chain(definitions));
+        let hooks: Vec<_> = plan.all_hooks();
+        let own = |ownership: Ownership| ownership == Ownership::Release;
+        let objects = plan.objects().map(|it| (&it.target, own(Directives::of(&it.object).ownership)));
+        let hooks = hooks.iter().map(|hook| (&hook.target, own(Directives::of(&hook.object).ownership)));
+        let definitions = plan.definitions.iter().map(|it| (&it.target, false));
+        let targets: Vec<(&ObjectRef, bool)> = objects.chain(hooks).chain(definitions).collect();
         // Collected before they are polled: the compiler cannot prove that a stream of borrowing closures is `Send`.
-        let reads: Vec<Work<'_, Option<(ObjectRef, Value)>>> = targets
-            .map(|target| {
+        let reads: Vec<Work<'_, Option<(ObjectRef, bool, Value)>>> = targets
+            .into_iter()
+            .map(|(target, own)| {
                 let defined = &defined;
                 async move {
                     match self.cluster.get(target).await {
-                        Ok(live) => Ok(live.map(|live| (target.clone(), live))),
+                        Ok(live) => Ok(live.map(|live| (target.clone(), own, live))),
                         // Its definition comes with the release.
                         Err(Error::KindNotServed { gvk })
                             if defined.contains(&(gvk.group.clone(), gvk.kind.clone())) =>
@@ -75,16 +96,20 @@ impl Run<'_> {
                 .boxed()
             })
             .collect();
-        let found: Vec<Option<(ObjectRef, Value)>> =
+        let found: Vec<Option<(ObjectRef, bool, Value)>> =
             futures::stream::iter(reads).buffered(PARALLEL).try_collect().await?;
 
         let managed: BTreeSet<_> =
             plan.previous.iter().map(|it| (&it.gvk.group, &it.gvk.kind, &it.namespace, &it.name)).collect();
         let mut live = BTreeMap::new();
         let mut foreign = Vec::new();
-        for (target, object) in found.into_iter().flatten() {
+        for (target, own, object) in found.into_iter().flatten() {
             let is_managed = managed.contains(&(&target.gvk.group, &target.gvk.kind, &target.namespace, &target.name));
-            match foreign_owner(self.application, &target, &object, is_managed) {
+            let owner = match own {
+                true => foreign_owner(self.application(), &target, &object, is_managed),
+                false => claimed_by(self.application(), &target, &object),
+            };
+            match owner {
                 Some(owner) => foreign.push(Foreign { target, owner }),
                 None => {
                     live.insert(target, object);

@@ -10,7 +10,7 @@ use kube::client::Body;
 use serde_json::{Value, json};
 
 use super::{app, gvk, reference};
-use crate::{Cluster, ReleaseOperation, WatchEvent, WatchSpec};
+use crate::{Cluster, WatchEvent, WatchSpec};
 
 /// Answers each request by a function of method, path with query, and how often it was asked.
 fn played(answer: impl Fn(&str, &str, usize) -> (u16, String) + Send + Sync + 'static) -> Cluster {
@@ -177,7 +177,7 @@ async fn an_api_server_that_never_answers_ends_with_the_deadline() {
     let object = json!({"apiVersion": "v1", "kind": "ConfigMap", "metadata": {"name": "c"}});
     let plan = super::plan_for(&cluster, vec![object], &[]).await;
     let (options, _events) = super::options(Duration::from_millis(200));
-    let error = silent.apply_release(&plan, ReleaseOperation::Install, &options).await.expect_err("a time-out");
+    let error = silent.apply_release(&plan, &options).await.expect_err("a time-out");
     assert_eq!(error.reason(), "ApplyTimedOut");
     assert!(error.to_string().starts_with("the API server did not answer in time"), "{error}");
 }
@@ -204,7 +204,7 @@ async fn a_watch_that_is_refused_is_named_by_the_time_out() {
         json!({"apiVersion": "apps/v1", "kind": "Deployment", "metadata": {"name": "d"}, "spec": {"replicas": 1}});
     let plan = super::plan_for(&cluster, vec![deployment], &[]).await;
     let (options, _events) = super::options(Duration::from_millis(500));
-    let error = cluster.apply_release(&plan, ReleaseOperation::Install, &options).await.expect_err("a time-out");
+    let error = cluster.apply_release(&plan, &options).await.expect_err("a time-out");
     assert!(
         error
             .to_string()

@@ -1,11 +1,11 @@
 use std::time::Duration;
 
 use barbless_domain::identity::{ApplicationId, ObjectRef};
-use barbless_domain::release::{HelmHook, HookEvent, InventoryItem, defined_by, removal};
+use barbless_domain::release::{HelmHook, HookEvent, InventoryItem};
 use serde_json::{Value, json};
 
-use super::{app, config_map, drain, gvk, options, plan_for, reference, start};
-use crate::{Change, Progress, ReleaseError, ReleaseOperation};
+use super::{app, config_map, drain, gvk, options, plan_for, reference, removal, removal_of, start};
+use crate::{Change, Progress, ReleaseError};
 
 const SOON: Duration = Duration::from_secs(20);
 
@@ -29,6 +29,10 @@ fn hook(name: &str, events: &str, policy: &str) -> Value {
     })
 }
 
+fn forged_item(target: ObjectRef) -> InventoryItem {
+    InventoryItem { target, keep: false, transient: false, propagation: None, delete_dependencies: Vec::new() }
+}
+
 fn names(targets: &[barbless_domain::identity::ObjectRef]) -> Vec<&str> {
     targets.iter().map(|target| target.name.as_str()).collect()
 }
@@ -40,8 +44,8 @@ async fn a_release_is_applied_changed_pruned_and_removed() {
     let mut kept = plain("kept", json!({}));
     kept["metadata"]["annotations"] = json!({"helm.sh/resource-policy": "keep"});
     let objects = vec![deployment("web"), plain("settings", json!({"a": "1"})), plain("goes", json!({})), kept];
-    let first = plan_for(&cluster, objects, &[]).await;
-    let applied = cluster.apply_release(&first, ReleaseOperation::Install, &options).await.expect("applied");
+    let first = plan_for(&cluster, objects.clone(), &[]).await;
+    let applied = cluster.apply_release(&first, &options).await.expect("applied");
     assert!(applied.objects.iter().all(|(_, change)| *change == Change::Created), "{applied:?}");
     let told = drain(&mut events);
     let web = reference("apps/v1", "Deployment", "demo", "web");
@@ -49,23 +53,24 @@ async fn a_release_is_applied_changed_pruned_and_removed() {
     let live = cluster.read(&web).await.expect("there");
     assert_eq!(live["status"]["readyReplicas"], 1, "it was waited for");
 
-    let again = cluster.apply_release(&first, ReleaseOperation::Upgrade, &options).await.expect("applied");
+    let again = plan_for(&cluster, objects, &first.inventory()).await;
+    let again = cluster.apply_release(&again, &options).await.expect("applied");
     assert!(again.objects.iter().all(|(_, change)| *change == Change::Unchanged), "{again:?}");
 
     let objects = vec![deployment("web"), plain("settings", json!({"b": "2"}))];
     let second = plan_for(&cluster, objects, &first.inventory()).await;
-    let applied = cluster.apply_release(&second, ReleaseOperation::Upgrade, &options).await.expect("applied");
+    let applied = cluster.apply_release(&second, &options).await.expect("applied");
     assert_eq!(names(&applied.pruned), ["goes"]);
     assert_eq!(applied.left.iter().map(|(target, _)| target.name.as_str()).collect::<Vec<_>>(), ["kept"]);
     let settings = cluster.read(&reference("v1", "ConfigMap", "demo", "settings")).await.expect("there");
     assert_eq!(settings["data"], json!({"b": "2"}), "a field that is dropped goes");
     assert!(cluster.read(&reference("v1", "ConfigMap", "demo", "kept")).await.is_some());
 
-    let removal = removal(&second.inventory(), &defined_by([]));
-    let removed = cluster.uninstall(&app(), &removal, &second.hooks, &options).await.expect("removed");
+    let removal = removal_of(&second);
+    let removed = cluster.uninstall(&removal, &options).await.expect("removed");
     assert_eq!(names(&removed.deleted), ["web", "settings"]);
     assert!(cluster.read(&web).await.is_none());
-    let again = cluster.uninstall(&app(), &removal, &second.hooks, &options).await.expect("nothing to do");
+    let again = cluster.uninstall(&removal, &options).await.expect("nothing to do");
     assert!(again.deleted.is_empty());
 }
 
@@ -79,7 +84,7 @@ async fn all_objects_of_others_are_listed_and_nothing_is_written() {
     let objects = vec![plain("mine", json!({})), plain("theirs", json!({})), plain("others", json!({}))];
     let plan = plan_for(&cluster, objects, &[]).await;
     let (options, _events) = options(SOON);
-    let error = cluster.apply_release(&plan, ReleaseOperation::Install, &options).await.expect_err("refused");
+    let error = cluster.apply_release(&plan, &options).await.expect_err("refused");
     let ReleaseError::NotOurs { objects } = &error else { panic!("{error:?}") };
     assert_eq!(objects.iter().map(|it| it.target.name.as_str()).collect::<Vec<_>>(), ["theirs", "others"]);
     assert_eq!(error.reason(), "ObjectNotOwned");
@@ -91,11 +96,11 @@ async fn an_object_of_the_last_apply_is_ours_without_its_label() {
     let (_devcluster, cluster) = start(false).await;
     let (options, _events) = options(SOON);
     let plan = plan_for(&cluster, vec![plain("c", json!({}))], &[]).await;
-    cluster.apply_release(&plan, ReleaseOperation::Install, &options).await.expect("applied");
+    cluster.apply_release(&plan, &options).await.expect("applied");
     let target = reference("v1", "ConfigMap", "demo", "c");
     cluster.touch(&target, json!({"metadata": {"labels": {"packages.deckhouse.io/instance": null}}})).await;
     let plan = plan_for(&cluster, vec![plain("c", json!({}))], &plan.inventory()).await;
-    cluster.apply_release(&plan, ReleaseOperation::Upgrade, &options).await.expect("applied");
+    cluster.apply_release(&plan, &options).await.expect("applied");
     let live = cluster.read(&target).await.expect("there");
     assert_eq!(live["metadata"]["labels"]["packages.deckhouse.io/instance"], "web");
 }
@@ -105,10 +110,10 @@ async fn a_conflict_names_object_field_and_manager() {
     let (_devcluster, cluster) = start(false).await;
     let (options, _events) = options(SOON);
     let plan = plan_for(&cluster, vec![plain("c", json!({"k": "1"}))], &[]).await;
-    cluster.apply_release(&plan, ReleaseOperation::Install, &options).await.expect("applied");
+    cluster.apply_release(&plan, &options).await.expect("applied");
     cluster.touch(&reference("v1", "ConfigMap", "demo", "c"), json!({"data": {"k": "theirs"}})).await;
     let plan = plan_for(&cluster, vec![plain("c", json!({"k": "2"}))], &plan.inventory()).await;
-    let error = cluster.apply_release(&plan, ReleaseOperation::Upgrade, &options).await.expect_err("a conflict");
+    let error = cluster.apply_release(&plan, &options).await.expect_err("a conflict");
     assert_eq!(error.reason(), "FieldConflict");
     assert_eq!(error.to_string(), r#"ConfigMap demo/c: field .data.k belongs to manager "somebody""#);
 }
@@ -134,7 +139,7 @@ async fn a_time_out_names_what_it_waited_for_and_its_pods() {
     let objects = (0..7).map(|index| deployment(&format!("w{index}"))).collect();
     let plan = plan_for(&cluster, objects, &[]).await;
     let (options, mut events) = options(Duration::from_millis(500));
-    let error = cluster.apply_release(&plan, ReleaseOperation::Install, &options).await.expect_err("a time-out");
+    let error = cluster.apply_release(&plan, &options).await.expect_err("a time-out");
     let ReleaseError::TimedOut { pending, more, .. } = &error else { panic!("{error:?}") };
     assert_eq!((pending.len(), *more), (5, 2));
     assert_eq!(
@@ -157,7 +162,7 @@ async fn a_cancelled_apply_ends_at_once() {
         cancel.cancel();
     });
     let begun = std::time::Instant::now();
-    let error = cluster.apply_release(&plan, ReleaseOperation::Install, &options).await.expect_err("cancelled");
+    let error = cluster.apply_release(&plan, &options).await.expect_err("cancelled");
     assert!(matches!(error, ReleaseError::Cancelled), "{error:?}");
     assert!(begun.elapsed() < Duration::from_secs(5));
 }
@@ -176,12 +181,12 @@ async fn custom_resources_come_with_their_definition_and_go_before_it() {
     });
     let widget = json!({"apiVersion": "example.org/v1", "kind": "Widget", "metadata": {"name": "w"}, "size": 3});
     let (options, mut events) = options(SOON);
-    let plan = plan_for(&cluster, vec![widget, definition.clone()], &[]).await;
-    cluster.apply_release(&plan, ReleaseOperation::Install, &options).await.expect("applied");
+    let plan = plan_for(&cluster, vec![widget, definition], &[]).await;
+    cluster.apply_release(&plan, &options).await.expect("applied");
     assert!(cluster.read(&reference("example.org/v1", "Widget", "demo", "w")).await.is_some());
     drain(&mut events);
-    let removal = removal(&plan.inventory(), &defined_by([&definition]));
-    cluster.uninstall(&app(), &removal, &plan.hooks, &options).await.expect("removed");
+    let removal = removal_of(&plan);
+    cluster.uninstall(&removal, &options).await.expect("removed");
     let gone: Vec<String> = drain(&mut events)
         .into_iter()
         .filter_map(|it| match it {
@@ -197,11 +202,11 @@ async fn a_removal_that_a_finalizer_holds_names_it() {
     let (_devcluster, cluster) = start(false).await;
     let (options, _events) = options(Duration::from_millis(500));
     let plan = plan_for(&cluster, vec![plain("held", json!({})), plain("free", json!({}))], &[]).await;
-    cluster.apply_release(&plan, ReleaseOperation::Install, &options).await.expect("applied");
+    cluster.apply_release(&plan, &options).await.expect("applied");
     let held = reference("v1", "ConfigMap", "demo", "held");
     cluster.touch(&held, json!({"metadata": {"finalizers": ["example.org/hold"]}})).await;
-    let removal = removal(&plan.inventory(), &defined_by([]));
-    let error = cluster.uninstall(&app(), &removal, &plan.hooks, &options).await.expect_err("held");
+    let removal = removal_of(&plan);
+    let error = cluster.uninstall(&removal, &options).await.expect_err("held");
     let ReleaseError::Remaining { remaining, .. } = &error else { panic!("{error:?}") };
     assert_eq!(remaining.len(), 1);
     assert_eq!(
@@ -211,7 +216,7 @@ async fn a_removal_that_a_finalizer_holds_names_it() {
     assert!(error.to_string().contains("held by finalizers example.org/hold"), "{error}");
     // Released meanwhile, the removal goes on where it stopped.
     cluster.touch(&held, json!({"metadata": {"finalizers": null}})).await;
-    cluster.uninstall(&app(), &removal, &plan.hooks, &options).await.expect("removed");
+    cluster.uninstall(&removal, &options).await.expect("removed");
     assert!(cluster.read(&held).await.is_none());
 }
 
@@ -220,13 +225,13 @@ async fn a_removal_leaves_what_is_not_ours_and_what_is_kept_by_hand() {
     let (_devcluster, cluster) = start(false).await;
     let (options, _events) = options(SOON);
     let plan = plan_for(&cluster, vec![plain("taken", json!({})), plain("held", json!({}))], &[]).await;
-    cluster.apply_release(&plan, ReleaseOperation::Install, &options).await.expect("applied");
+    cluster.apply_release(&plan, &options).await.expect("applied");
     let taken = reference("v1", "ConfigMap", "demo", "taken");
     cluster.touch(&taken, json!({"metadata": {"labels": {"packages.deckhouse.io/instance": "db"}}})).await;
     let held = reference("v1", "ConfigMap", "demo", "held");
     cluster.touch(&held, json!({"metadata": {"annotations": {"helm.sh/resource-policy": "keep"}}})).await;
-    let removal = removal(&plan.inventory(), &defined_by([]));
-    let removed = cluster.uninstall(&app(), &removal, &plan.hooks, &options).await.expect("done");
+    let removal = removal_of(&plan);
+    let removed = cluster.uninstall(&removal, &options).await.expect("done");
     assert!(removed.deleted.is_empty());
     assert_eq!(removed.left.len(), 2);
     assert!(cluster.read(&taken).await.is_some() && cluster.read(&held).await.is_some());
@@ -242,8 +247,8 @@ async fn helm_hooks_run_around_the_release() {
         hook("bye", "pre-delete", "hook-succeeded"),
         plain("settings", json!({})),
     ];
-    let plan = plan_for(&cluster, objects, &[]).await;
-    cluster.apply_release(&plan, ReleaseOperation::Install, &options).await.expect("applied");
+    let plan = plan_for(&cluster, objects.clone(), &[]).await;
+    cluster.apply_release(&plan, &options).await.expect("applied");
     let order = |told: Vec<Progress>| -> Vec<String> {
         told.into_iter()
             .filter_map(|it| match it {
@@ -258,13 +263,14 @@ async fn helm_hooks_run_around_the_release() {
     let first = cluster.read(&migrate).await.expect("it stays");
     assert!(cluster.read(&reference("batch/v1", "Job", "demo", "notify")).await.is_none());
 
-    cluster.apply_release(&plan, ReleaseOperation::Upgrade, &options).await.expect("applied");
+    let plan = plan_for(&cluster, objects, &plan.inventory()).await;
+    cluster.apply_release(&plan, &options).await.expect("applied");
     assert_eq!(order(drain(&mut events)), ["pre-upgrade migrate", "applied settings"]);
     let second = cluster.read(&migrate).await.expect("it stays");
     assert_ne!(first["metadata"]["uid"], second["metadata"]["uid"], "the hook is made anew");
 
-    let removal = removal(&plan.inventory(), &defined_by([]));
-    cluster.uninstall(&app(), &removal, &plan.hooks, &options).await.expect("removed");
+    let removal = removal_of(&plan);
+    cluster.uninstall(&removal, &options).await.expect("removed");
     assert_eq!(order(drain(&mut events)), ["pre-delete bye"]);
 }
 
@@ -283,7 +289,7 @@ async fn hooks_that_succeeded_are_deleted_last_first_after_the_last_hook() {
         weighted("j2", "2", "hook-succeeded"),
     ];
     let plan = plan_for(&cluster, objects, &[]).await;
-    cluster.apply_release(&plan, ReleaseOperation::Install, &options).await.expect("applied");
+    cluster.apply_release(&plan, &options).await.expect("applied");
     let told: Vec<String> = drain(&mut events)
         .into_iter()
         .filter_map(|it| match it {
@@ -301,14 +307,13 @@ async fn applications_of_one_name_do_not_share_cluster_scoped_objects() {
     let (options, _events) = options(SOON);
     let class = json!({"apiVersion": "scheduling.k8s.io/v1", "kind": "PriorityClass", "metadata": {"name": "high"}, "value": 1});
     let plan = plan_for(&cluster, vec![class], &[]).await;
-    cluster.apply_release(&plan, ReleaseOperation::Install, &options).await.expect("applied");
-    cluster.apply_release(&plan, ReleaseOperation::Upgrade, &options).await.expect("applied again");
+    cluster.apply_release(&plan, &options).await.expect("applied");
+    cluster.apply_release(&plan, &options).await.expect("applied again");
     let mut theirs = plan.clone();
     theirs.application = ApplicationId::new("other", "web").expect("a valid id");
-    let error = cluster.apply_release(&theirs, ReleaseOperation::Install, &options).await.expect_err("refused");
+    let error = cluster.apply_release(&theirs, &options).await.expect_err("refused");
     assert!(error.to_string().contains(r#"PriorityClass.scheduling.k8s.io high (application "demo.web")"#), "{error}");
-    let removal = removal(&plan.inventory(), &defined_by([]));
-    let removed = cluster.uninstall(&theirs.application, &removal, &plan.hooks, &options).await.expect("done");
+    let removed = cluster.uninstall(&removal_of(&theirs), &options).await.expect("done");
     assert!(removed.deleted.is_empty());
 }
 
@@ -333,7 +338,7 @@ async fn a_failed_hook_stops_the_release() {
         let at = crate::request::Target { resource: &resource, object: &target };
         cluster.replace_in(&at, Some("status"), "job-controller", &job).await.expect("written");
     };
-    let (outcome, ()) = tokio::join!(cluster.apply_release(&plan, ReleaseOperation::Install, &options), failing);
+    let (outcome, ()) = tokio::join!(cluster.apply_release(&plan, &options), failing);
     let error = outcome.expect_err("the hook fails");
     assert_eq!(error.reason(), "HelmHookFailed");
     assert_eq!(
@@ -357,11 +362,11 @@ async fn a_job_whose_template_changed_is_made_anew() {
             "spec": {"template": {"spec": {"restartPolicy": "Never", "containers": [{"name": "main", "image": image}]}}}})
     };
     let first = plan_for(&cluster, vec![job("i:1")], &[]).await;
-    cluster.apply_release(&first, ReleaseOperation::Install, &options).await.expect("applied");
+    cluster.apply_release(&first, &options).await.expect("applied");
     let target = reference("batch/v1", "Job", "demo", "seed");
     let before = cluster.read(&target).await.expect("there");
     let second = plan_for(&cluster, vec![job("i:2")], &first.inventory()).await;
-    let applied = cluster.apply_release(&second, ReleaseOperation::Upgrade, &options).await.expect("applied");
+    let applied = cluster.apply_release(&second, &options).await.expect("applied");
     assert_eq!(applied.objects[0].1, Change::Recreated);
     let after = cluster.read(&target).await.expect("there");
     assert_ne!(before["metadata"]["uid"], after["metadata"]["uid"]);
@@ -376,11 +381,11 @@ async fn a_forged_inventory_does_not_reach_other_namespaces() {
     elsewhere["metadata"]["namespace"] = json!("other");
     cluster.put(elsewhere).await;
     let target = reference("v1", "ConfigMap", "other", "c");
-    let forged = [InventoryItem { target: target.clone(), keep: false }];
+    let forged = [forged_item(target.clone())];
     let plan = plan_for(&cluster, vec![plain("mine", json!({}))], &forged).await;
-    let applied = cluster.apply_release(&plan, ReleaseOperation::Upgrade, &options).await.expect("applied");
+    let applied = cluster.apply_release(&plan, &options).await.expect("applied");
     assert!(applied.pruned.is_empty());
-    let removed = cluster.uninstall(&app(), &removal(&forged, &defined_by([])), &plan.hooks, &options).await;
+    let removed = cluster.uninstall(&removal(&forged, &plan.hooks), &options).await;
     assert_eq!(removed.expect("done").left.len(), 1);
     assert!(cluster.read(&target).await.is_some());
 }
@@ -399,11 +404,11 @@ async fn a_forged_inventory_reaches_neither_the_cluster_nor_the_host() {
         reference("v1", "Namespace", "", "precious"),
         reference("v1", "Secret", "demo", "sh.helm.release.v1.demo.other.v1"),
     ];
-    let forged = targets.clone().map(|target| InventoryItem { target, keep: false });
+    let forged = targets.clone().map(forged_item);
     let plan = plan_for(&cluster, vec![plain("mine", json!({}))], &forged).await;
-    let applied = cluster.apply_release(&plan, ReleaseOperation::Upgrade, &options).await.expect("applied");
+    let applied = cluster.apply_release(&plan, &options).await.expect("applied");
     assert!(applied.pruned.is_empty(), "{applied:?}");
-    let removed = cluster.uninstall(&app(), &removal(&forged, &defined_by([])), &plan.hooks, &options).await;
+    let removed = cluster.uninstall(&removal(&forged, &plan.hooks), &options).await;
     assert_eq!(removed.expect("done").left.len(), 2);
     for target in targets {
         assert!(cluster.read(&target).await.is_some(), "{target} is gone");
@@ -440,7 +445,7 @@ async fn forged_hooks_of_a_record_are_not_applied() {
     let targets: Vec<ObjectRef> = hooks.iter().map(|hook| hook.target.clone()).collect();
     hooks.push(forge(own));
     let hooks = [(HookEvent::PreDelete, hooks.clone()), (HookEvent::PostDelete, hooks)].into();
-    let removed = cluster.uninstall(&app(), &removal(&[], &defined_by([])), &hooks, &options).await.expect("removed");
+    let removed = cluster.uninstall(&removal(&[], &hooks), &options).await.expect("removed");
     assert_eq!(removed.left.len(), 2 * targets.len(), "{removed:?}");
     for target in targets {
         assert!(cluster.read(&target).await.is_none(), "{target} was made");
