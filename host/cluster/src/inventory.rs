@@ -6,7 +6,6 @@ use barbless_domain::event::Failure;
 use barbless_domain::grant::{INSTANCE_LABEL, Scope};
 use barbless_domain::identity::{ApplicationId, Gvk, ObjectRef};
 use barbless_domain::operation::Propagation;
-use barbless_domain::release::is_kept;
 use futures::future::BoxFuture;
 use futures::{FutureExt as _, StreamExt, TryStreamExt};
 
@@ -14,7 +13,7 @@ use crate::Cluster;
 use crate::discovery::Resource;
 use crate::error::Error;
 use crate::limits::PARALLEL;
-use crate::request::{Target, answered, metadata};
+use crate::request::{Target, annotation, answered, metadata};
 
 /// What became of the orphans of an application.
 #[derive(Debug, Clone, Default, PartialEq, Eq)]
@@ -202,7 +201,7 @@ impl Cluster {
             if metadata(&object, "deletionTimestamp").is_some() {
                 continue;
             }
-            if is_kept(&object) {
+            if is_protected(&object) {
                 let text = format!("orphan {target} stays: its resource policy keeps it");
                 report.say(PurgeLevel::Info, application, text);
                 continue;
@@ -223,4 +222,10 @@ impl Cluster {
             }
         }
     }
+}
+
+/// Whether an orphan stays: nothing but Helm's own annotation protects it. What else keeps an object of a release does
+/// not outlive the application.
+fn is_protected(object: &serde_json::Value) -> bool {
+    annotation(object, "helm.sh/resource-policy").is_some_and(|policy| policy.trim().eq_ignore_ascii_case("keep"))
 }

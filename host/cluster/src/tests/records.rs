@@ -2,7 +2,7 @@
 
 use barbless_domain::identity::ObjectRef;
 use barbless_domain::release::history::Action;
-use barbless_domain::release::{HookEvent, Plan, PlanInput, ReleaseStatus, Rendered, plan};
+use barbless_domain::release::{HookEvent, Plan, PlanInput, ReleaseAction, ReleaseStatus, Rendered, plan};
 use base64::Engine as _;
 use base64::engine::general_purpose::STANDARD;
 use jiff::{SignedDuration, Timestamp};
@@ -314,9 +314,12 @@ fn rolled_back(record: &Record) -> Plan {
     let input = PlanInput {
         application: &application,
         package: "site",
+        action: ReleaseAction::Rollback,
         rendered: record.rendered(),
+        definitions: Vec::new(),
         previous: &record.inventory(),
         maintenance: false,
+        skip_hooks: false,
     };
     plan(input, |_| Some(barbless_domain::grant::Scope::Namespaced), |_| false).expect("a plan")
 }
@@ -329,7 +332,7 @@ async fn a_plan_of_a_record_is_the_plan_that_it_was_made_of() {
     let record = cluster.latest_release(&app()).await.expect("an answer").expect("a record");
     let planned = plan_for(&cluster, objects(&data), &[]).await;
     let again = rolled_back(&record);
-    assert_eq!((&again.digest, &again.waves, &again.hooks), (&planned.digest, &planned.waves, &planned.hooks));
+    assert_eq!((&again.digest, &again.objects, &again.hooks), (&planned.digest, &planned.objects, &planned.hooks));
     let sources: Vec<String> = record.rendered().into_iter().map(|it: Rendered| it.source).collect();
     assert_eq!(sources, ["templates/all.yaml", "templates/all.yaml"]);
 }
