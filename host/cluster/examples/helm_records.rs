@@ -13,7 +13,7 @@ use barbless_devcluster::{Config, DevCluster};
 use barbless_domain::grant::Scope;
 use barbless_domain::identity::{ApplicationId, Gvk, ObjectRef};
 use barbless_domain::release::history::{self, Action};
-use barbless_domain::release::{InventoryItem, Plan, PlanInput, ReleaseStatus, Rendered, plan};
+use barbless_domain::release::{InventoryItem, Plan, PlanInput, ReleaseAction, ReleaseStatus, Rendered, plan};
 use jiff::Timestamp;
 use serde_json::{Value, json};
 
@@ -176,7 +176,16 @@ impl Session {
             let scope = self.cluster.resolve(&gvk).await?.scope;
             scopes.insert(gvk, scope);
         }
-        let input = PlanInput { application: id, package, rendered, previous, maintenance: false };
+        let input = PlanInput {
+            application: id,
+            package,
+            action: ReleaseAction::Upgrade,
+            rendered,
+            definitions: Vec::new(),
+            previous,
+            maintenance: false,
+            skip_hooks: false,
+        };
         Ok(plan(input, |gvk| scopes.get(gvk).copied(), |_| false)?)
     }
 
