@@ -131,6 +131,7 @@ async fn a_run_that_was_stopped_leaves_a_record_that_says_why() {
     let record = records.last().unwrap();
     assert_eq!(record.end, RunEnd::Cancelled { why: "RemovalStarted".to_owned() });
     assert!(!record.end.is_failure() && record.operations.is_empty() && record.usage.wall_us > 0, "{record:?}");
+    assert!(app.handle.wait_for(|_| false).await.is_none(), "its loop ends");
     // The records of an application that is gone stay until those of enough others came after.
     for number in 0..17 {
         let (_, kept) = world

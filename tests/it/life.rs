@@ -4,6 +4,8 @@ use std::time::Duration;
 
 use barbless::bundle;
 use barbless_domain::event::Event;
+use barbless_domain::pipeline::App;
+use barbless_domain::request::{ROLLBACK_TO, TAKE_OVER};
 use serde_json::json;
 
 use crate::world::{World, nothing, package, root};
@@ -119,4 +121,24 @@ async fn what_somebody_else_owns_is_not_taken() {
     assert!(failure.message.contains("takes-config"), "{failure:?}");
     let object = app.object("v1", "ConfigMap", "takes-config").await.unwrap();
     assert_eq!(object["data"], json!({"mine": "yes"}));
+}
+
+#[tokio::test(flavor = "multi_thread")]
+async fn requests_that_come_to_nothing_are_told_and_stop_nothing() {
+    let world = World::new().await;
+    let app = world.install("asks", package("asks"), nothing()).await;
+    app.ready().await;
+    let told = |app: &App| {
+        let status = app.status();
+        status.conditions.iter().find(|one| one.kind == "RequestsAccepted").map(|one| one.message.clone())
+    };
+    world.cluster.annotate_application(&app.id, TAKE_OVER, Some("perhaps")).await.unwrap();
+    world.cluster.annotate_application(&app.id, ROLLBACK_TO, Some("0")).await.unwrap();
+    let both = |app: &App| told(app).is_some_and(|it| it.contains(TAKE_OVER) && it.contains("there is no revision 0"));
+    let state = app.wait("told of both", |app| both(app) && app.is_idle()).await;
+    assert_eq!(state.status().summary.state, "Ready");
+    world.cluster.annotate_application(&app.id, TAKE_OVER, None).await.unwrap();
+    world.cluster.annotate_application(&app.id, ROLLBACK_TO, None).await.unwrap();
+    app.wait("rid of both", |app| told(app).is_none()).await;
+    app.delete().await;
 }

@@ -26,21 +26,8 @@ pub(super) async fn write_statuses(context: Arc<Context>, mut statuses: watch::R
             return;
         }
         loop {
-            let Some(mut status) = statuses.borrow_and_update().clone() else { break };
-            // Progress is shown as it is after a moment; anything else is shown at once.
-            if let Some((last, at)) = &written {
-                let until = *at + TRACKING_INTERVAL;
-                while status.same_but_for_tracking(last) {
-                    tokio::select! {
-                        changed = statuses.changed() => match (changed, statuses.borrow_and_update().clone()) {
-                            (Ok(()), Some(newer)) => status = newer,
-                            // The loop of the application has ended; this is its last word.
-                            _ => break,
-                        },
-                        () = tokio::time::sleep_until(until) => break,
-                    }
-                }
-            }
+            let last = written.as_ref().map(|(status, at)| (status, *at + TRACKING_INTERVAL));
+            let Some(status) = newest(&mut statuses, last).await else { break };
             // A step that was written down is never taken back by an older status.
             let step = context.instance.deletion_step.lock().await;
             let mut shown = shown(&context, &status);
@@ -60,6 +47,25 @@ pub(super) async fn write_statuses(context: Arc<Context>, mut statuses: watch::R
                     pause = (pause * 2).min(PAUSE.1);
                 }
             }
+        }
+    }
+}
+
+/// The newest status. One in which nothing but progress is new since the last that was written waits until the given
+/// moment for a newer one; anything else is there at once.
+async fn newest(
+    statuses: &mut watch::Receiver<Option<Status>>,
+    last: Option<(&Status, tokio::time::Instant)>,
+) -> Option<Status> {
+    loop {
+        let status = statuses.borrow_and_update().clone()?;
+        let Some((_, until)) = last.filter(|(last, _)| status.same_but_for_tracking(last)) else { return Some(status) };
+        tokio::select! {
+            changed = statuses.changed() => if changed.is_err() {
+                // The loop of the application has ended; this is its last word.
+                return Some(status);
+            },
+            () = tokio::time::sleep_until(until) => return Some(status),
         }
     }
 }
@@ -88,4 +94,58 @@ pub(super) async fn persist_deletion(context: &Context, step: DeletionStep) -> R
 /// Lets the `Application` go.
 pub(super) async fn remove_finalizer(context: &Context) -> Result<(), Failure> {
     context.services.cluster.remove_finalizer(&context.instance.id).await.map(|_| ()).map_err(cluster_failure)
+}
+
+#[cfg(test)]
+mod tests {
+    use barbless_domain::identity::ApplicationId;
+    use barbless_domain::pipeline::App;
+    use barbless_domain::release::tracking::Tracking;
+    use tokio::time::Instant;
+
+    use super::*;
+
+    fn status(summary: &str, completed: u32) -> Status {
+        let id = ApplicationId::new("demo", "web").unwrap();
+        let mut status = App::new(id).status();
+        summary.clone_into(&mut status.summary.message);
+        status.tracking = Some(Arc::new(Tracking { completed, remaining: 9, operations: Vec::new() }));
+        status
+    }
+
+    #[tokio::test]
+    async fn progress_is_gathered_and_everything_else_is_told_at_once() {
+        let wait = Duration::from_millis(300);
+        let (tell, mut statuses) = watch::channel(Some(status("applying", 1)));
+        let first = newest(&mut statuses, None).await.unwrap();
+        assert_eq!(first, status("applying", 1), "the first is written at once");
+        // Much progress is one write, of what was true last.
+        let begun = Instant::now();
+        let teller = tokio::spawn(async move {
+            for completed in 2..=20 {
+                tell.send_replace(Some(status("applying", completed)));
+                tokio::time::sleep(Duration::from_millis(2)).await;
+            }
+            tell
+        });
+        let second = newest(&mut statuses, Some((&first, begun + wait))).await.unwrap();
+        assert_eq!(second, status("applying", 20));
+        assert!(begun.elapsed() >= wait);
+        let tell = teller.await.unwrap();
+        // Other news does not wait, and takes the progress along.
+        let begun = Instant::now();
+        let far = begun + Duration::from_secs(3600);
+        tell.send_replace(Some(status("applying", 21)));
+        let teller = tokio::spawn(async move {
+            tokio::time::sleep(Duration::from_millis(20)).await;
+            tell.send_replace(Some(status("failed", 21)));
+            tell
+        });
+        assert_eq!(newest(&mut statuses, Some((&second, far))).await, Some(status("failed", 21)));
+        // The last word is not lost with its speaker.
+        let tell = teller.await.unwrap();
+        tell.send_replace(Some(status("failed", 22)));
+        drop(tell);
+        assert_eq!(newest(&mut statuses, Some((&status("failed", 21), far))).await, Some(status("failed", 22)));
+    }
 }
