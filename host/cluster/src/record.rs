@@ -331,9 +331,10 @@ impl RecordError {
         match self {
             Self::Request(_) => None,
             Self::Refused { refusal, .. } => Some(refusal.hint()),
-            Self::BelongsToHelm { .. } => {
-                Some("ask for the release to be taken over, remove it with Helm, or choose another name")
-            }
+            Self::BelongsToHelm { .. } => Some(
+                "annotate the application with packages.deckhouse.io/take-over: \"true\", remove the release with \
+                     Helm, or choose another name",
+            ),
             Self::TakenOver { .. } => Some("nothing: the other process goes on"),
             Self::Occupied { .. } => Some("delete this object, or put its labels back"),
             Self::TooLarge { .. } => Some("split the package, or keep large data out of its templates"),

@@ -76,7 +76,7 @@ async fn a_release_of_helm_is_left_alone_unless_asked_for() {
         let refused = begin(&cluster, false).await.expect_err("it is of Helm");
         assert_eq!(refused.reason(), "ReleaseOfHelm");
         assert_eq!(refused.to_string(), "release demo.web belongs to Helm, which has revision 3 of it");
-        assert!(refused.hint().is_some_and(|hint| hint.contains("taken over")));
+        assert!(refused.hint().is_some_and(|hint| hint.contains(barbless_domain::request::TAKE_OVER)));
         let writes = |requests: &std::collections::BTreeMap<String, u64>| {
             ["create", "update", "patch", "delete"].map(|verb| requests.get(verb).copied())
         };
