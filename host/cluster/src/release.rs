@@ -11,6 +11,7 @@ use std::time::Duration;
 
 use barbless_domain::grant::Scope;
 use barbless_domain::identity::{ApplicationId, ObjectRef};
+use barbless_domain::release::conflict::Rule;
 use barbless_domain::release::{HookEvent, Outcome, Plan, Readiness, StepId, UnsafeDefinition};
 use serde_json::Value;
 use tokio::sync::{mpsc, oneshot};
@@ -18,7 +19,7 @@ use tokio::time::Instant;
 use tokio_util::sync::CancellationToken;
 
 use crate::Cluster;
-use crate::error::{Error, FieldConflict};
+use crate::error::{ConflictingField, Error, FieldConflict};
 
 mod apply;
 mod executor;
@@ -49,6 +50,8 @@ pub struct ReleaseOptions {
     pub ready: ReadyFn,
     /// Whether an object outside of the release may be waited for. Asked once its kind is known.
     pub may_see: SeeFn,
+    /// What the operator decided about fields of other managers. What the authors leave to others is added.
+    pub rules: Vec<Rule>,
     /// How long the whole of it may take.
     pub deadline: Duration,
     /// Ends it early.
@@ -143,6 +146,15 @@ pub enum Progress {
         /// Why.
         why: String,
     },
+    /// Fields of other managers were in the way, and rules say what to do about them.
+    Settled {
+        /// The object.
+        target: ObjectRef,
+        /// The fields, and who had them.
+        fields: Vec<ConflictingField>,
+        /// Some are taken; the others are left.
+        taken: bool,
+    },
     /// An object failed, and its author wants the release to go on.
     Tolerated {
         /// Which.
@@ -176,6 +188,15 @@ impl fmt::Display for Progress {
             Self::Deleting { target } => write!(f, "{target} is being deleted"),
             Self::Gone { target } => write!(f, "{target} is gone"),
             Self::Left { target, why } => write!(f, "{target} is left: {why}"),
+            Self::Settled { target, fields, taken } => {
+                let what = if *taken { "taken or left by rule" } else { "left to their managers" };
+                write!(f, "{target}: fields in conflict are {what}:")?;
+                for (index, ConflictingField { manager, field }) in fields.iter().enumerate() {
+                    let comma = if index > 0 { "," } else { "" };
+                    write!(f, "{comma} {field} ({manager})")?;
+                }
+                Ok(())
+            }
             Self::Tolerated { target, why } => write!(f, "{target} failed, which is tolerated: {why}"),
         }
     }
@@ -213,6 +234,14 @@ pub enum ReleaseError {
     FieldConflict {
         /// Each object that was found with such fields.
         conflicts: Vec<FieldConflict>,
+    },
+    /// Fields of an object would have to change that never do.
+    #[error("{target} cannot be changed in place")]
+    Immutable {
+        /// The object.
+        target: Box<ObjectRef>,
+        /// What the API server says.
+        source: Error,
     },
     /// A definition of a kind cannot take the place of the one that is there.
     #[error("{target} is not upgraded")]
@@ -275,6 +304,7 @@ impl ReleaseError {
         match self {
             Self::NotOurs { .. } => "ObjectNotOwned",
             Self::FieldConflict { .. } => "FieldConflict",
+            Self::Immutable { .. } => "ImmutableField",
             Self::UnsafeDefinition { .. } => "UnsafeDefinition",
             Self::Request(error) => error.reason(),
             Self::ObjectFailed { .. } => "ObjectFailed",
@@ -295,6 +325,10 @@ impl ReleaseError {
             Self::FieldConflict { .. } => {
                 Some("let the other manager give up the fields, or leave them out of the templates")
             }
+            Self::Immutable { .. } => Some(
+                "annotate the object with werf.io/delete-policy: before-creation-if-immutable to have it deleted and made \
+                 anew, or give it another name",
+            ),
             Self::UnsafeDefinition { source, .. } => Some(source.hint()),
             Self::Remaining { .. } => Some("find out why the controllers behind these finalizers do not release them"),
             Self::TimedOut { .. } | Self::ObjectFailed { .. } => Some("look at the events and logs of these objects"),
@@ -385,6 +419,8 @@ struct Run<'a> {
     /// The objects of the plan that were there before anything was written.
     live: BTreeMap<ObjectRef, Value>,
     asks: mpsc::Sender<Ask>,
+    /// Rules of the operator, then of the authors.
+    rules: Vec<Rule>,
 }
 
 /// How the work of a step ended.

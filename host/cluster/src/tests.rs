@@ -109,6 +109,7 @@ pub(crate) fn options(deadline: Duration) -> (ReleaseOptions, mpsc::Receiver<Pro
         manager: "barbless".to_owned(),
         ready: Arc::new(ready),
         may_see: Arc::new(|_, _| Ok(())),
+        rules: Vec::new(),
         deadline,
         cancel: CancellationToken::new(),
         progress,

@@ -1,21 +1,87 @@
 //! Applies single objects of a plan.
 
 use barbless_domain::identity::ObjectRef;
-use barbless_domain::release::{Outcome, ReleaseObject, StepId, check_definition};
-use serde_json::Value;
+use barbless_domain::release::conflict::{self, Settled};
+use barbless_domain::release::{
+    DeletePolicy, Directives, Outcome, ReleaseObject, ResourcePolicy, StepId, check_definition,
+};
+use serde_json::{Value, json};
 
-use super::{Ended, ReleaseError, Run};
+use super::{Ended, Progress, ReleaseError, Run};
 use crate::discovery::Resource;
-use crate::error::Error;
+use crate::error::{Error, FieldConflict};
 use crate::limits::{CONFLICT_PAUSE, CONFLICT_RETRIES, SERVED_WAIT};
 use crate::request::{Target, metadata};
 
+/// Manager of the replicas that an object got when it was created.
+const INITIAL_MANAGER: &str = "barbless-initial";
+
 impl Run<'_> {
-    /// Applies an object of the release.
+    /// Applies an object of the release, as its annotations say.
     pub(super) async fn apply(&self, step: StepId, object: &ReleaseObject) -> Result<Ended, ReleaseError> {
-        let before = self.live.get(&object.target);
-        let (outcome, after) = self.apply_object(step, &object.target, &object.object, before).await?;
-        Ok(Ended { object: Some(after), ..Ended::of(outcome) })
+        let ReleaseObject { target, object, .. } = object;
+        let directives = Directives::of(object);
+        let policies = &directives.resource_policies;
+        let mut before = self.live.get(target);
+        let mut anew = false;
+        match before {
+            None if policies.contains(&ResourcePolicy::SkipCreate) => {
+                return Ok(Ended::left("its resource policy says that it is not created"));
+            }
+            Some(_) if policies.contains(&ResourcePolicy::SkipUpdate) => {
+                return Ok(Ended::left("its resource policy says that it is not changed"));
+            }
+            Some(live) if directives.delete_policies.contains(&DeletePolicy::BeforeHookCreation) => {
+                // All objects of a kind would go with its definition.
+                if !policies.contains(&ResourcePolicy::SkipRecreate) && target.gvk.kind != "CustomResourceDefinition" {
+                    self.delete_and_wait(step, target, live).await?;
+                    (before, anew) = (None, true);
+                }
+            }
+            _ => {}
+        }
+        let asked = directives.delete_policies.contains(&DeletePolicy::BeforeCreationIfImmutable) || is_job(target);
+        let may_be_made_anew = asked && !policies.contains(&ResourcePolicy::SkipRecreate);
+        let applied = match directives.replicas_on_creation {
+            Some(replicas) => self.apply_replicas(step, target, object, before, replicas, may_be_made_anew).await?,
+            None => self.apply_object(step, target, object, before, may_be_made_anew).await?,
+        };
+        let outcome = if anew { Outcome::Recreated } else { applied.0 };
+        Ok(Ended { object: Some(applied.1), ..Ended::of(outcome) })
+    }
+
+    /// Applies an object that gets its replicas once. Another manager holds them, so that a later apply, which does not
+    /// name them, does not put them back.
+    async fn apply_replicas(
+        &self,
+        step: StepId,
+        target: &ObjectRef,
+        object: &Value,
+        before: Option<&Value>,
+        replicas: u32,
+        anew: bool,
+    ) -> Result<(Outcome, Value), ReleaseError> {
+        let mut object = object.clone();
+        let Some(spec) = object.get_mut("spec").and_then(Value::as_object_mut) else {
+            return self.apply_object(step, target, &object, before, anew).await;
+        };
+        if before.is_some() {
+            spec.remove("replicas");
+            return self.apply_object(step, target, &object, before, anew).await;
+        }
+        spec.insert("replicas".to_owned(), replicas.into());
+        let (outcome, _) = self.apply_object(step, target, &object, None, anew).await?;
+        let resource = self.served(target).await?;
+        let at = Target { resource: &resource, object: target };
+        let mut held = json!({
+            "apiVersion": target.gvk.api_version(), "kind": target.gvk.kind,
+            "metadata": {"name": target.name}, "spec": {"replicas": replicas},
+        });
+        if !target.namespace.is_empty() {
+            held["metadata"]["namespace"] = target.namespace.as_str().into();
+        }
+        let after = self.cluster.apply_in(&at, None, INITIAL_MANAGER, false, &held).await?;
+        Ok((outcome, after))
     }
 
     /// Creates a definition of `crds/`, or puts it in place of the one that is there if that is safe.
@@ -26,24 +92,29 @@ impl Run<'_> {
             check_definition(before, &definition.object)
                 .map_err(|source| ReleaseError::UnsafeDefinition { target: Box::new(target.clone()), source })?;
         }
-        let (outcome, after) = self.apply_object(step, target, &definition.object, before).await?;
+        let (outcome, after) = self.apply_object(step, target, &definition.object, before, false).await?;
         Ok(Ended { object: Some(after), ..Ended::of(outcome) })
     }
 
-    /// Applies one object; `before` is what was there.
+    /// Applies one object; `before` is what was there, and `anew` says that it may be deleted and made anew if it cannot
+    /// be changed. Fields of other managers are taken or left as the rules say.
     pub(super) async fn apply_object(
         &self,
         step: StepId,
         target: &ObjectRef,
         object: &Value,
         before: Option<&Value>,
+        anew: bool,
     ) -> Result<(Outcome, Value), ReleaseError> {
         let resource = self.served(target).await?;
         let at = Target { resource: &resource, object: target };
         let manager = &self.options.manager;
         let mut pause = CONFLICT_PAUSE;
+        // What is applied: without what is left to others, and only over the state that the decision was made about.
+        let mut wanted = object.clone();
+        let mut force = false;
         for _ in 0..CONFLICT_RETRIES {
-            match self.cluster.apply_in(&at, None, manager, false, object).await {
+            let error = match self.cluster.apply_in(&at, None, manager, force, &wanted).await {
                 Ok(after) => {
                     let outcome = match before.map(|before| metadata(before, "resourceVersion")) {
                         None => Outcome::Created,
@@ -52,25 +123,67 @@ impl Run<'_> {
                     };
                     return Ok((outcome, after));
                 }
-                Err(error) if error.is_lost_race() => {
-                    tokio::time::sleep(pause).await;
-                    pause *= 2;
+                Err(error) => error,
+            };
+            if error.is_lost_race() {
+                tokio::time::sleep(pause).await;
+                pause *= 2;
+                // The state is another; what is taken of it is decided again.
+                (wanted, force) = (object.clone(), false);
+            } else if let Some(conflict) = error.field_conflict(target) {
+                (wanted, force) = self.settle(&at, &conflict, &wanted).await?;
+            } else if let (Some(before), true) = (before, is_immutable(&error)) {
+                if !anew {
+                    return Err(ReleaseError::Immutable { target: Box::new(target.clone()), source: error });
                 }
-                Err(error) if is_immutable_job(target, &error) => {
-                    let Some(before) = before else { return Err(error.into()) };
-                    self.delete_and_wait(step, target, before).await?;
-                    let after = self.cluster.apply_in(&at, None, manager, false, object).await?;
-                    return Ok((Outcome::Recreated, after));
-                }
-                Err(error) => {
-                    return Err(match error.field_conflict(target) {
-                        Some(conflict) => ReleaseError::FieldConflict { conflicts: vec![conflict] },
-                        None => error.into(),
-                    });
-                }
+                self.delete_and_wait(step, target, before).await?;
+                let after = self.cluster.apply_in(&at, None, manager, false, object).await?;
+                return Ok((Outcome::Recreated, after));
+            } else {
+                return Err(error.into());
             }
         }
         Err(Error::Contended { action: "apply", object: target.to_string(), attempts: CONFLICT_RETRIES }.into())
+    }
+
+    /// Settles a conflict: what to apply next, and whether by force. Fields are taken only of the state in which they
+    /// were found in conflict: nothing else of somebody is taken with them.
+    async fn settle(
+        &self,
+        at: &Target<'_>,
+        conflict: &FieldConflict,
+        wanted: &Value,
+    ) -> Result<(Value, bool), ReleaseError> {
+        let target = at.object;
+        let fields: Vec<&str> = conflict.fields.iter().map(|it| it.field.as_str()).collect();
+        match conflict::settle(target, wanted, &fields, &self.rules) {
+            Settled::Open(open) => {
+                let fields = open.into_iter().filter_map(|index| conflict.fields.get(index).cloned()).collect();
+                let conflicts = vec![FieldConflict { object: target.clone(), fields }];
+                Err(ReleaseError::FieldConflict { conflicts })
+            }
+            Settled::Retry { mut object, force } => {
+                let seen = metadata(wanted, "resourceVersion").is_some();
+                if force && !seen {
+                    // First the same again, over a known state: its conflicts are those that are taken.
+                    let version = self.cluster.get_in(at).await?;
+                    let version = version.as_ref().and_then(|live| metadata(live, "resourceVersion"));
+                    let mut again = wanted.clone();
+                    if let (Some(version), Some(metadata)) =
+                        (version, again.get_mut("metadata").and_then(Value::as_object_mut))
+                    {
+                        metadata.insert("resourceVersion".to_owned(), version.into());
+                    }
+                    return Ok((again, false));
+                }
+                if !force && let Some(metadata) = object.get_mut("metadata").and_then(Value::as_object_mut) {
+                    metadata.remove("resourceVersion");
+                }
+                let fields = conflict.fields.clone();
+                self.tell(Progress::Settled { target: target.clone(), fields, taken: force });
+                Ok((object, force))
+            }
+        }
     }
 
     /// What the cluster serves for an object whose definition may have been established a moment ago.
@@ -88,17 +201,16 @@ impl Run<'_> {
     }
 }
 
-/// Whether the API server refused to change fields of a Job that never change. A Job is made anew then: what it did is
-/// done, and its new form has to run.
-fn is_immutable_job(target: &ObjectRef, error: &Error) -> bool {
-    let fixed = ["spec.template", "spec.selector", "spec.completions", "spec.completionMode"];
-    match error {
-        Error::Api(refused) => {
-            target.gvk.kind == "Job"
-                && target.gvk.group == "batch"
-                && refused.code == 422
-                && refused.causes.iter().any(|cause| fixed.iter().any(|field| cause.field.starts_with(field)))
-        }
-        _ => false,
-    }
+/// A Job is made anew without being asked: what it did is done, and its new form has to run.
+fn is_job(target: &ObjectRef) -> bool {
+    target.gvk.kind == "Job" && target.gvk.group == "batch"
+}
+
+/// Whether the API server refused to change fields that never change. It has no reason of its own for that.
+fn is_immutable(error: &Error) -> bool {
+    let Error::Api(refused) = error else { return false };
+    let fixed = |text: &str| text.contains("immutable") || text.contains("updates to ");
+    refused.code == 422
+        && (refused.causes.iter().any(|cause| fixed(&cause.message))
+            || refused.causes.is_empty() && fixed(&refused.message))
 }

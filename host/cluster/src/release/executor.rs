@@ -4,6 +4,7 @@ use std::collections::BTreeMap;
 
 use barbless_domain::identity::ObjectRef;
 use barbless_domain::limits::TIMEOUT_NAMES;
+use barbless_domain::release::conflict::own_rules;
 use barbless_domain::release::{
     DeleteCause, Directives, Execution, HelmHook, HookEvent, Outcome, Plan, Readiness, ReleaseAction, Step, StepId,
     Work,
@@ -79,7 +80,8 @@ impl Cluster {
         // A step asks once at a time, and so many work at once.
         let (asks, asked) = mpsc::channel(PARALLEL);
         let (until, live) = (started + options.deadline, BTreeMap::new());
-        let mut run = Run { cluster: self, plan, options, started, until, live, asks };
+        let rules = options.rules.iter().cloned().chain(own_rules(&plan.objects)).collect();
+        let mut run = Run { cluster: self, plan, options, started, until, live, asks, rules };
         if plan.action != ReleaseAction::Uninstall {
             run.live = run.in_time(run.owned_objects()).await?;
         }

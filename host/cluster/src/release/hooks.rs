@@ -31,7 +31,8 @@ impl Run<'_> {
                 before = None;
             }
         }
-        let (outcome, after) = self.apply_object(step, target, &hook.object, before.as_ref()).await?;
+        let anew = hook.runs_once() || hook.delete_policies.contains(&DeletePolicy::BeforeCreationIfImmutable);
+        let (outcome, after) = self.apply_object(step, target, &hook.object, before.as_ref(), anew).await?;
         Ok(Ended { object: Some(after), ..Ended::of(outcome) })
     }
 

@@ -461,3 +461,89 @@ async fn an_inventory_item_knows_whether_it_is_kept() {
     let items = InventoryItem::of_objects([&kept, &config_map("plain", json!({})), &json!({"kind": "Bad"})]);
     assert_eq!(items.iter().map(|item| item.keep).collect::<Vec<_>>(), [true, false]);
 }
+
+fn annotated(mut object: Value, name: &str, value: &str) -> Value {
+    object["metadata"]["annotations"][name] = json!(value);
+    object
+}
+
+#[tokio::test]
+async fn what_cannot_be_changed_is_made_anew_only_where_that_is_allowed() {
+    let (_devcluster, cluster) = start(true).await;
+    let (options, _events) = options(SOON);
+    let fixed = |data: &str| {
+        let mut object = plain("fixed", json!({"k": data}));
+        object["immutable"] = json!(true);
+        object
+    };
+    let first = plan_for(&cluster, vec![fixed("1")], &[]).await;
+    cluster.apply_release(&first, &options).await.expect("applied");
+    let second = plan_for(&cluster, vec![fixed("2")], &first.inventory()).await;
+    let error = cluster.apply_release(&second, &options).await.expect_err("refused");
+    assert_eq!(error.reason(), "ImmutableField");
+    assert!(error.hint().is_some_and(|hint| hint.contains("before-creation-if-immutable")), "{error:?}");
+    let asked = annotated(fixed("2"), "werf.io/delete-policy", "before-creation-if-immutable");
+    let third = plan_for(&cluster, vec![asked], &first.inventory()).await;
+    let applied = cluster.apply_release(&third, &options).await.expect("applied");
+    assert_eq!(applied.objects[0].1, Change::Recreated);
+    let live = cluster.read(&reference("v1", "ConfigMap", "demo", "fixed")).await.expect("there");
+    assert_eq!(live["data"]["k"], "2");
+}
+
+#[tokio::test]
+async fn resource_policies_are_heeded() {
+    let (_devcluster, cluster) = start(false).await;
+    let (options, _events) = options(SOON);
+    let policy = |name: &str, data: &str, policy: &str| {
+        annotated(plain(name, json!({"k": data})), "werf.io/resource-policy", policy)
+    };
+    let objects = vec![policy("never", "1", "skip-create"), policy("once", "1", "skip-update")];
+    let first = plan_for(&cluster, objects, &[]).await;
+    let applied = cluster.apply_release(&first, &options).await.expect("applied");
+    assert_eq!(applied.left.iter().map(|(target, _)| target.name.as_str()).collect::<Vec<_>>(), ["never"]);
+    assert!(cluster.read(&reference("v1", "ConfigMap", "demo", "never")).await.is_none());
+    let second = plan_for(&cluster, vec![policy("once", "2", "skip-update")], &first.inventory()).await;
+    cluster.apply_release(&second, &options).await.expect("applied");
+    let once = cluster.read(&reference("v1", "ConfigMap", "demo", "once")).await.expect("there");
+    assert_eq!(once["data"]["k"], "1");
+}
+
+#[tokio::test]
+async fn conflicts_are_settled_by_rules_field_by_field() {
+    use barbless_domain::release::conflict::{Rule, Settlement};
+    let (_devcluster, cluster) = start(false).await;
+    let (mut options, _events) = options(SOON);
+    let first = plan_for(&cluster, vec![plain("c", json!({"a": "1", "b": "1"}))], &[]).await;
+    cluster.apply_release(&first, &options).await.expect("applied");
+    let target = reference("v1", "ConfigMap", "demo", "c");
+    cluster.touch(&target, json!({"data": {"a": "theirs", "b": "theirs"}})).await;
+    let second = plan_for(&cluster, vec![plain("c", json!({"a": "2", "b": "2"}))], &first.inventory()).await;
+    let rule = |field: &str, settlement| Rule { object: "ConfigMap/c".to_owned(), field: field.to_owned(), settlement };
+    options.rules = vec![rule(".data.a", Settlement::Take)];
+    let error = cluster.apply_release(&second, &options).await.expect_err("b is open");
+    assert_eq!(error.to_string(), r#"ConfigMap demo/c: field .data.b belongs to manager "somebody""#);
+    options.rules.push(rule(".data.b", Settlement::Yield));
+    cluster.apply_release(&second, &options).await.expect("applied");
+    let live = cluster.read(&target).await.expect("there");
+    assert_eq!(live["data"], json!({"a": "2", "b": "theirs"}));
+}
+
+#[tokio::test]
+async fn replicas_on_creation_are_given_once() {
+    let (_devcluster, cluster) = start(false).await;
+    let (options, _events) = options(SOON);
+    let web = |image: &str| {
+        let mut object = annotated(deployment("web"), "werf.io/replicas-on-creation", "3");
+        object["metadata"]["annotations"]["werf.io/track-termination-mode"] = json!("NonBlocking");
+        object["spec"].as_object_mut().expect("a map").remove("replicas");
+        object["spec"]["template"]["spec"]["containers"][0]["image"] = json!(image);
+        object
+    };
+    let first = plan_for(&cluster, vec![web("i:1")], &[]).await;
+    cluster.apply_release(&first, &options).await.expect("applied");
+    let target = reference("apps/v1", "Deployment", "demo", "web");
+    assert_eq!(cluster.read(&target).await.expect("there")["spec"]["replicas"], 3);
+    let second = plan_for(&cluster, vec![web("i:2")], &first.inventory()).await;
+    cluster.apply_release(&second, &options).await.expect("applied");
+    assert_eq!(cluster.read(&target).await.expect("there")["spec"]["replicas"], 3, "a later apply leaves them");
+}
