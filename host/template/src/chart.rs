@@ -1,12 +1,13 @@
 //! Ordinary Helm charts: loading, dependencies, values, and the data that their templates see.
 //!
-//! `values.schema.json` is not looked at. Whatever is in `charts/` is used as it lies there; nothing is fetched.
+//! Whatever is in `charts/` is used as it lies there; nothing is fetched.
 
 mod archive;
 mod coalesce;
 mod dependencies;
 mod ignore;
 mod load;
+mod schema;
 #[cfg(test)]
 mod tests;
 
@@ -29,6 +30,8 @@ use crate::{
 struct Chart {
     metadata: Metadata,
     values: Map<String, Json>,
+    /// `values.schema.json`.
+    schema: Option<String>,
     /// Path below the chart and text.
     templates: Vec<(String, String)>,
     /// What `.Files` shows.
@@ -92,6 +95,9 @@ pub(crate) fn plan(input: &Input<'_>, warnings: &mut Vec<String>) -> Result<Plan
     };
     dependencies::process(&mut root, &user, warnings)?;
     let values = coalesce::coalesce_values(&root, user, warnings)?;
+    if !input.skip_schema_validation {
+        schema::check(&root, &values, &input.limits)?;
+    }
     let roots = Roots {
         release: render::release(input),
         capabilities: render::capabilities(input),

@@ -17,6 +17,8 @@ pub enum Kind {
     Manifest,
     /// `Chart.yaml`, `values.yaml` or the layout of the chart is wrong.
     Chart,
+    /// The values do not fit the `values.schema.json` of a chart.
+    Schema,
     /// A budget was exceeded.
     Limit(Limit),
 }
@@ -74,6 +76,7 @@ impl Error {
             Kind::Refused => "TemplateRefused",
             Kind::Manifest => "ManifestInvalid",
             Kind::Chart => "ChartInvalid",
+            Kind::Schema => "ValuesInvalid",
             Kind::Limit(limit) => limit.code(),
         }
     }
@@ -248,7 +251,7 @@ impl fmt::Display for Error {
                 None => write!(f, "{place}: {message}"),
             },
             (Kind::Refused, _) => write!(f, "execution error at ({place}): {message}"),
-            (Kind::Manifest | Kind::Chart | Kind::Limit(_), _) => write!(f, "{place}: {message}"),
+            (Kind::Manifest | Kind::Chart | Kind::Schema | Kind::Limit(_), _) => write!(f, "{place}: {message}"),
         }
     }
 }

@@ -185,3 +185,11 @@ pub(crate) fn kind(value: &serde_json::Value) -> &'static str {
         serde_json::Value::Object(_) => "object",
     }
 }
+
+/// The type that JSON Schema gives to a value.
+pub(crate) fn kind_of_schema(value: &serde_json::Value) -> &'static str {
+    match kind(value) {
+        "bool" => "boolean",
+        other => other,
+    }
+}

@@ -27,6 +27,13 @@ pub struct Limits {
     pub regex_bytes: usize,
     /// Nodes of one YAML or JSON document that is read, with aliases counted as often as they are used.
     pub document_nodes: usize,
+    /// Checks that the schemas of charts make on the values: keywords times the values that each looks at, an upper
+    /// bound. The largest public charts need some 20 000.
+    pub schema_checks: u64,
+    /// Questions that templates put to the cluster with `lookup`; the same one again is free.
+    pub lookups: u32,
+    /// Bytes of all answers to `lookup`, as JSON.
+    pub lookup_bytes: usize,
 }
 
 impl Default for Limits {
@@ -43,6 +50,9 @@ impl Default for Limits {
             templates: 5_000,
             regex_bytes: 1 << 20,
             document_nodes: 1_000_000,
+            schema_checks: 2_000_000,
+            lookups: 500,
+            lookup_bytes: 32 << 20,
         }
     }
 }
@@ -72,6 +82,12 @@ pub enum Limit {
     Regex,
     /// [`Limits::document_nodes`], or a document that is nested too deep.
     Document,
+    /// [`Limits::schema_checks`].
+    Schema,
+    /// [`Limits::lookups`].
+    Lookups,
+    /// [`Limits::lookup_bytes`].
+    LookupSize,
     /// The caller's deadline.
     Deadline,
 }
@@ -91,6 +107,9 @@ impl Limit {
             Self::Templates => "TemplateCountExceeded",
             Self::Regex => "TemplateRegexExceeded",
             Self::Document => "TemplateDocumentExceeded",
+            Self::Schema => "SchemaChecksExceeded",
+            Self::Lookups => "TemplateLookupsExceeded",
+            Self::LookupSize => "TemplateLookupSizeExceeded",
             Self::Deadline => "TemplateDeadlineExceeded",
         }
     }
@@ -112,6 +131,9 @@ impl std::fmt::Display for Limit {
             Self::Templates => "there are more templates than allowed",
             Self::Regex => "a regular expression is larger than allowed",
             Self::Document => "a document has more nodes than allowed, or is nested too deep",
+            Self::Schema => "the schema makes more checks on the values than allowed",
+            Self::Lookups => "templates look up more objects than allowed",
+            Self::LookupSize => "the objects that templates look up are larger than allowed",
             Self::Deadline => "the render was stopped by its deadline",
         })
     }

@@ -162,6 +162,8 @@ pub struct Input<'a> {
     pub now_unix_ms: i64,
     /// Where all randomness comes from. A seed that stays the same for a release keeps its manifests stable.
     pub seed: [u8; 32],
+    /// Whether the values are rendered although they do not fit the `values.schema.json` of a chart.
+    pub skip_schema_validation: bool,
     /// What the render may use up.
     pub limits: Limits,
     /// Answers the `lookup` function.

@@ -13,6 +13,7 @@ pub(crate) struct Case {
     pub(crate) values: Json,
     pub(crate) roots: serde_json::Map<String, Json>,
     pub(crate) limits: Limits,
+    pub(crate) skip_schemas: bool,
 }
 
 /// A package of the given files.
@@ -22,6 +23,7 @@ pub(crate) fn package(files: &[(&str, &str)]) -> Case {
         values: json!({}),
         roots: serde_json::Map::new(),
         limits: Limits::default(),
+        skip_schemas: false,
     }
 }
 
@@ -33,6 +35,11 @@ impl Case {
 
     pub(crate) fn root(mut self, name: &str, value: Json) -> Self {
         self.roots.insert(name.into(), value);
+        self
+    }
+
+    pub(crate) fn skip_schemas(mut self) -> Self {
+        self.skip_schemas = true;
         self
     }
 
@@ -52,6 +59,7 @@ impl Case {
             capabilities: Capabilities::default(),
             now_unix_ms: 1_700_000_000_000,
             seed: [7; 32],
+            skip_schema_validation: self.skip_schemas,
             limits: self.limits,
             lookup: &NoLookup,
             deadline: &|| false,

@@ -74,6 +74,7 @@ fn load_at(files: &BTreeMap<String, Vec<u8>>, prefix: &str, limits: &Limits, dep
     let mut chart = Chart {
         metadata,
         values,
+        schema: self::text(files, "values.schema.json"),
         templates: Vec::new(),
         files: BTreeMap::new(),
         crds: Vec::new(),

@@ -125,6 +125,7 @@ fn the_deadline_ends_a_render() {
         capabilities: crate::Capabilities::default(),
         now_unix_ms: 0,
         seed: [0; 32],
+        skip_schema_validation: false,
         limits: Limits::default(),
         lookup: &crate::NoLookup,
         deadline: &|| {
