@@ -3,6 +3,7 @@
 import argparse
 import difflib
 import gzip
+import hashlib
 import io
 import json
 import os
@@ -95,6 +96,9 @@ def words(error: str) -> str:
     error = re.sub(r"0x[0-9a-f]{6,}", "0xADDRESS", error)
     # Where and why a text is not YAML is told by two libraries in their own words; that it is not must agree.
     error = re.sub(r"(error converting YAML to JSON: yaml: )(?s:.)*", r"\1…", error)
+    # Properties are checked in a random order.
+    if error.startswith("values don't meet the specifications of the schema"):
+        error = "\n".join(sorted(line.strip() for line in error.splitlines()))
     # Endless recursion is stopped after some number of turns, which is not the same.
     return re.sub(r"(template: \S+ executing \S+ at <[^>]*>: error calling \w+: )\1{20,}", r"\1…", error)
 
@@ -126,6 +130,7 @@ def main() -> int:
     arguments.add_argument("--seed", type=int, default=1, help="of the generated pairs (default 1)")
     arguments.add_argument("--pairs", type=int, default=600, help="how many are generated (default 600)")
     arguments.add_argument("--only", default="", help="renders whose name has this text in it")
+    arguments.add_argument("--record", action="store_true", help="write what Helm makes of the corpus to recorded.json")
     arguments.add_argument("--keep", action="store_true", help="leave the generated charts, and say where")
     options = arguments.parse_args()
 
@@ -148,6 +153,7 @@ def compare(options: argparse.Namespace, work: pathlib.Path) -> int:
     nowhere = "apiVersion: v1\nkind: Config\nclusters: []\ncontexts: []\nusers: []\n"
     ours = by_ours(options.ours, jobs)
     identical, failing, listed, unexplained = 0, 0, [], []
+    recorded = {}
     # Helm logs to descriptor 2, past Python: conflicts of values and the like, which are not compared.
     quiet = os.open(os.devnull, os.O_WRONLY)
     os.dup2(quiet, 2)
@@ -157,13 +163,16 @@ def compare(options: argparse.Namespace, work: pathlib.Path) -> int:
             theirs = by_helm(config, job)
             own = ours.get(name, {"error": "no answer: the renderer ended", "code": "NoAnswer"})
             failing += "error" in theirs
+            if job.get("texts") is None:
+                digest = hashlib.sha256(text_of(theirs, texts).encode()).hexdigest()
+                recorded[name] = "error" if "error" in theirs else digest
             if same(theirs, own, texts):
                 identical += 1
                 continue
-            entry = explained.get(name)
-            # Generated pairs are explained for the default seed only.
-            if entry and (name[:5] != "pair-" or options.seed == 1):
-                listed.append(name)
+            # What is generated depends on the seed.
+            key = f"{options.seed}/{name}" if name.startswith("pair-") else name
+            if explained.get(key):
+                listed.append(key)
                 continue
             unexplained.append(name)
             print(f"\n{name}")
@@ -172,10 +181,12 @@ def compare(options: argparse.Namespace, work: pathlib.Path) -> int:
             print("\n".join(line[:LINE_CHARS] for line in lines[:DIFF_LINES]))
             if len(lines) > DIFF_LINES:
                 print(f"… {len(lines) - DIFF_LINES} more lines")
-    names = {job["id"] for job in jobs}
-    stale = [n for n in explained if n in names and n not in listed and (n[:5] != "pair-" or options.seed == 1)]
+    names = {f"{options.seed}/{job['id']}" if job.get("texts") is not None else job["id"] for job in jobs}
+    stale = [name for name in explained if name in names and name not in listed]
     for name in [*stale, *(n for n, reason in explained.items() if not reason)]:
         print(f"explained.json: {name} no longer differs, or has no reason")
+    if options.record:
+        (HERE / "recorded.json").write_text(json.dumps(recorded, indent=1, sort_keys=True) + "\n")
     print(f"{failing} of them fail, in Helm; {len(listed)} differences are explained")
     print(f"compared {len(jobs)} renders, {identical} identical, {len(unexplained)} unexplained")
     return 1 if unexplained or stale or not jobs or not all(explained.values()) else 0

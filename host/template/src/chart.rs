@@ -16,6 +16,8 @@ use std::{collections::BTreeMap, rc::Rc};
 use serde_json::{Map, Value as Json};
 
 pub(crate) use load::is_crd;
+#[cfg(test)]
+pub(crate) use tests::tar_of;
 
 use crate::{
     error::Error,

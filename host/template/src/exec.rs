@@ -562,11 +562,21 @@ impl<'t> State<'_, 't, '_> {
         }
         let param = |i: usize| Param::of(fixed.get(i).copied().or(variadic).unwrap_or(b'a'));
         let mut values = Vec::with_capacity(given);
+        let mut untyped_nil = false;
+        let mut take = |operand: Operand| {
+            untyped_nil |= operand.value.is_nil() && !operand.is_interface;
+            values.push(operand.value);
+        };
         for (i, arg) in args.iter().enumerate() {
-            values.push(self.argument(dot, param(i), arg)?.value);
+            take(self.argument(dot, param(i), arg)?);
         }
         if let Some(last) = last {
-            values.push(self.validate(last, param(args.len()))?.value);
+            take(self.validate(last, param(args.len()))?);
+        }
+        if untyped_nil && name == "len" {
+            self.at = Some(at);
+            let source = Fault::message("reflect: call of reflect.Value.Type on zero Value");
+            return self.fail(Cause::Call { function: name.to_string(), source });
         }
         let mut call = Call { run: &mut *self.run, set: self.set };
         match function(&mut call, &values) {

@@ -13,7 +13,16 @@ pub(crate) fn quote(text: &str) -> String {
     quote_with(text, '"')
 }
 
+/// With escapes for everything that is not ASCII.
+pub(crate) fn quote_ascii(text: &str) -> String {
+    quoted(text, '"', |c| c.is_ascii() && is_printable(c))
+}
+
 pub(crate) fn quote_with(text: &str, delim: char) -> String {
+    quoted(text, delim, is_printable)
+}
+
+fn quoted(text: &str, delim: char, shown: fn(char) -> bool) -> String {
     let mut out = String::with_capacity(text.len() + 2);
     out.push(delim);
     for c in text.chars() {
@@ -29,7 +38,7 @@ pub(crate) fn quote_with(text: &str, delim: char) -> String {
             '\r' => out.push_str("\\r"),
             '\t' => out.push_str("\\t"),
             '\x0b' => out.push_str("\\v"),
-            c if is_printable(c) => out.push(c),
+            c if shown(c) => out.push(c),
             c if (c as u32) < 0x80 => {
                 let _ = write!(out, "\\x{:02x}", c as u32);
             }

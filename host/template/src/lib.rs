@@ -28,4 +28,6 @@ pub use limits::{Limit, Limits};
 pub use manifest::{
     Manifest, install_order, install_rank, sort_for_install, sort_for_uninstall, uninstall_order, uninstall_rank,
 };
-pub use render::{Capabilities, Files, Input, Lookup, NoLookup, Release, Rendered, RenderedFile, render, render_files};
+pub use render::{
+    Capabilities, Files, Input, Lookup, NoLookup, Release, Rendered, RenderedFile, render, render_files, unknown_kind,
+};

@@ -128,12 +128,23 @@ pub struct Release {
 }
 
 /// Answers the `lookup` function.
+///
+/// It is asked at most once for the same object in one render, and at most [`Limits::lookups`] times in all. Since a
+/// render depends on the answers, whoever shows a plan and applies it later renders once, or answers both times the same.
 pub trait Lookup {
-    /// The object, or a list when `name` is empty; an empty map if there is none.
+    /// The object, or a list of objects when `name` is empty; an empty map (or null) if there is none. An empty
+    /// `namespace` means all of them, or a kind that has none.
     ///
     /// # Errors
-    /// Any text fails the render: a kind that the server does not know, or a read that is not granted.
+    /// Any text fails the render, with `error calling lookup: ` in front: a read that is not granted or failed, or a kind
+    /// that the server does not know ([`unknown_kind`]).
     fn lookup(&self, api_version: &str, kind: &str, namespace: &str, name: &str) -> Result<Json, String>;
+}
+
+/// Helm's words for a kind that the server does not know; `why` is what the server said.
+pub fn unknown_kind(api_version: &str, kind: &str, why: &str) -> String {
+    let version = if api_version.contains('/') { api_version.to_owned() } else { format!("/{api_version}") };
+    format!("unable to get apiresource from unstructured: {version}, Kind={kind}: {why}")
 }
 
 /// Finds nothing, as `helm template` does without a cluster.

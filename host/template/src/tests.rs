@@ -1,11 +1,13 @@
 //! Whole renders: the recorded answers of Helm 4.2.3, packages, limits.
 
+mod corpus;
 mod oracle;
 mod package;
+mod rows;
 
 use serde_json::{Value as Json, json};
 
-use crate::{Capabilities, Error, Files, Input, Limits, NoLookup, Release, Rendered, RenderedFile};
+use crate::{Capabilities, Error, Files, Input, Limits, Lookup, NoLookup, Release, Rendered, RenderedFile};
 
 /// A render under construction.
 pub(crate) struct Case {
@@ -14,6 +16,7 @@ pub(crate) struct Case {
     pub(crate) roots: serde_json::Map<String, Json>,
     pub(crate) limits: Limits,
     pub(crate) skip_schemas: bool,
+    pub(crate) lookup: Box<dyn Lookup>,
 }
 
 /// A package of the given files.
@@ -24,6 +27,7 @@ pub(crate) fn package(files: &[(&str, &str)]) -> Case {
         roots: serde_json::Map::new(),
         limits: Limits::default(),
         skip_schemas: false,
+        lookup: Box::new(NoLookup),
     }
 }
 
@@ -40,6 +44,16 @@ impl Case {
 
     pub(crate) fn skip_schemas(mut self) -> Self {
         self.skip_schemas = true;
+        self
+    }
+
+    pub(crate) fn limits(mut self, change: impl FnOnce(&mut Limits)) -> Self {
+        change(&mut self.limits);
+        self
+    }
+
+    pub(crate) fn lookup(mut self, lookup: impl Lookup + 'static) -> Self {
+        self.lookup = Box::new(lookup);
         self
     }
 
@@ -61,7 +75,7 @@ impl Case {
             seed: [7; 32],
             skip_schema_validation: self.skip_schemas,
             limits: self.limits,
-            lookup: &NoLookup,
+            lookup: &*self.lookup,
             deadline: &|| false,
         })
     }

@@ -42,6 +42,8 @@ pub(crate) enum Elem {
     /// The same for lists of anything.
     NilAny,
     Int,
+    /// Lists of anything: what `chunk` returns.
+    Lists,
 }
 
 pub(crate) struct List {
@@ -190,6 +192,7 @@ impl Value {
                 Elem::Any | Elem::NilAny => "[]interface {}",
                 Elem::Str | Elem::NilStr => "[]string",
                 Elem::Int => "[]int",
+                Elem::Lists => "[][]interface {}",
             },
             Self::Map(map) => match map.kind {
                 MapKind::Any => "map[string]interface {}",

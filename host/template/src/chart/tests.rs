@@ -69,17 +69,18 @@ fn broken_charts_say_which_file_and_line() {
     assert!(package(&[picky]).texts().unwrap_err().message.contains("incompatible with Kubernetes v1.36.0"));
 }
 
-fn tar_of(files: &[(&str, &str)]) -> Vec<u8> {
+pub(crate) fn tar_of(files: &[(&str, impl AsRef<[u8]>)]) -> Vec<u8> {
     use std::io::Write as _;
     let mut tar = Vec::new();
     for (path, text) in files {
+        let text = text.as_ref();
         let mut header = [0_u8; 512];
         header[..path.len()].copy_from_slice(path.as_bytes());
         header[124..135].copy_from_slice(format!("{:011o}", text.len()).as_bytes());
         header[156] = b'0';
         header[257..262].copy_from_slice(b"ustar");
         tar.extend_from_slice(&header);
-        tar.extend_from_slice(text.as_bytes());
+        tar.extend_from_slice(text);
         tar.resize(tar.len().next_multiple_of(512), 0);
     }
     tar.resize(tar.len() + 1024, 0);

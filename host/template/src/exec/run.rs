@@ -7,8 +7,10 @@ use std::{
 
 use rand_chacha::{ChaCha12Rng, rand_core::SeedableRng};
 use regex::Regex;
+use serde_json::Value as Json;
 
 use crate::{
+    exec::Fault,
     limits::{Limit, Limits},
     render::Lookup,
     value::{Map, Value},
@@ -24,7 +26,10 @@ pub(crate) const DEPTH_MAX: u32 = 20_000;
 
 pub(crate) struct Run<'r> {
     pub(crate) limits: &'r Limits,
-    pub(crate) lookup: &'r dyn Lookup,
+    lookup: &'r dyn Lookup,
+    /// What was looked up, by API version, kind, namespace and name, with the size of the answer.
+    looked_up: HashMap<[String; 4], (Result<Rc<Json>, String>, usize)>,
+    looked_up_bytes: usize,
     pub(crate) deadline: &'r dyn Fn() -> bool,
     pub(crate) now_unix_ms: i64,
     pub(crate) rng: ChaCha12Rng,
@@ -51,6 +56,8 @@ impl<'r> Run<'r> {
         Self {
             limits,
             lookup,
+            looked_up: HashMap::new(),
+            looked_up_bytes: 0,
             deadline,
             now_unix_ms,
             rng: ChaCha12Rng::from_seed(seed),
@@ -63,6 +70,39 @@ impl<'r> Run<'r> {
             depth: 0,
             changed: Vec::new(),
         }
+    }
+
+    /// An object of the cluster, or a list when the name is empty. The same question has the same answer for the whole
+    /// render, whatever happens in the cluster meanwhile.
+    pub(crate) fn look_up(&mut self, question: [&str; 4]) -> Result<Rc<Json>, Fault> {
+        const STEPS: u64 = 100;
+        self.charge(STEPS)?;
+        let key = question.map(str::to_owned);
+        if !self.looked_up.contains_key(&key) {
+            if self.looked_up.len() >= self.limits.lookups as usize {
+                return Err(Limit::Lookups.into());
+            }
+            let [api_version, kind, namespace, name] = question;
+            let answer = match self.lookup.lookup(api_version, kind, namespace, name) {
+                Ok(Json::Null) => Ok(Json::Object(serde_json::Map::new())),
+                Ok(object @ Json::Object(_)) => Ok(object),
+                Ok(other) => Err(format!("the answer is of type {}, not an object", crate::json::kind(&other))),
+                Err(message) => Err(message),
+            };
+            let bytes = answer.as_ref().map_or(0, json_bytes);
+            self.looked_up_bytes = self.looked_up_bytes.saturating_add(bytes);
+            if self.looked_up_bytes > self.limits.lookup_bytes {
+                return Err(Limit::LookupSize.into());
+            }
+            self.looked_up.insert(key.clone(), (answer.map(Rc::new), bytes));
+        }
+        let Some((answer, bytes)) = self.looked_up.get(&key) else {
+            return Err(Fault::message("the answer of the cluster was lost"));
+        };
+        let (answer, bytes) = (answer.clone(), *bytes);
+        self.charge(bytes as u64 / 64)?;
+        self.allocate(bytes)?;
+        answer.map_err(Fault::Message)
     }
 
     pub(crate) fn step(&mut self) -> Result<(), Limit> {
@@ -126,6 +166,17 @@ impl<'r> Run<'r> {
 
     pub(crate) fn changed(&mut self, map: &Rc<Map>) {
         self.changed.push(Rc::downgrade(map));
+    }
+}
+
+/// About as many bytes as the value has as JSON.
+fn json_bytes(value: &Json) -> usize {
+    match value {
+        Json::Null | Json::Bool(_) => 4,
+        Json::Number(_) => 8,
+        Json::String(text) => text.len() + 2,
+        Json::Array(items) => 2 + items.iter().map(|item| json_bytes(item) + 1).sum::<usize>(),
+        Json::Object(entries) => 2 + entries.iter().map(|(key, item)| key.len() + 4 + json_bytes(item)).sum::<usize>(),
     }
 }
 

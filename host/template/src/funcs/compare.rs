@@ -122,7 +122,7 @@ fn integer(value: &Value) -> i64 {
 
 /// `%s` of a value, as messages print it.
 fn shown(value: &Value) -> String {
-    gofmt::printf("%s", std::slice::from_ref(value)).unwrap_or_default().chars().take(200).collect()
+    gofmt::printf("%s", std::slice::from_ref(value)).unwrap_or_default().chars().take(4_000).collect()
 }
 
 fn eq(_: &mut Call<'_, '_>, args: &[Value]) -> Answer {
@@ -167,7 +167,7 @@ fn equal(a: &Value, b: &Value) -> Result<bool, Fault> {
                     gofmt::printf("%v", std::slice::from_ref(b))
                         .unwrap_or_default()
                         .chars()
-                        .take(200)
+                        .take(4_000)
                         .collect::<String>()
                 )));
             }

@@ -3,7 +3,10 @@
 use std::rc::Rc;
 
 use super::{Answer, Call, Entry, any, int};
-use crate::{exec::Fault, value::Value};
+use crate::{
+    exec::Fault,
+    value::{Elem, List, Value},
+};
 
 pub(super) const FUNCTIONS: &[Entry] = &[
     ("list", "*a", |call, args| call.list(args.to_vec())),
@@ -196,7 +199,8 @@ fn chunk(call: &mut Call<'_, '_>, args: &[Value]) -> Answer {
     for part in list.chunks(size) {
         chunks.push(call.list(part.to_vec())?);
     }
-    call.list(chunks)
+    call.run.items(chunks.len())?;
+    Ok(Value::List(Rc::new(List { elem: Elem::Lists, items: chunks })))
 }
 
 /// The numbers of `until` and `untilStep`.

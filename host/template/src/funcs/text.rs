@@ -21,7 +21,10 @@ pub(super) const FUNCTIONS: &[Entry] = &[
     ("trimPrefix", "ss", |call, args| call.text(s(args, 1).strip_prefix(s(args, 0)).unwrap_or(s(args, 1)))),
     // The goutils library takes bytes for characters.
     ("nospace", "s", |call, args| {
-        call.text(s(args, 0).bytes().map(char::from).filter(|c| !c.is_whitespace()).collect::<String>())
+        // Byte by byte, as in sprig; a text without spaces is left alone.
+        let text = s(args, 0);
+        let kept: String = text.bytes().map(char::from).filter(|c| !c.is_whitespace()).collect();
+        call.text(if kept.chars().count() == text.len() { text.to_owned() } else { kept })
     }),
     ("initials", "s", |call, args| {
         call.text(

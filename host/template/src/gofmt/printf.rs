@@ -2,7 +2,7 @@
 
 use std::fmt::Write as _;
 
-use super::{float, quote, quote_with, write_value};
+use super::{float, quote, quote_ascii, quote_with, write_value};
 use crate::value::{VALUE_DEPTH_MAX, VALUE_TEXT_MAX, Value};
 
 /// Widest padding and precision that a format may ask for. Go allows 10^6, Rust's own formatting panics beyond 65 535, and
@@ -245,10 +245,10 @@ fn format_value(out: &mut String, spec: &Spec, verb: char, value: &Value, depth:
         spec
     };
     match value {
-        Value::Nil if verb == 'v' || depth > 0 => pad(out, spec, "<nil>", false),
+        Value::Nil if verb == 'v' || depth > 0 => pad(out, spec, "<nil>", true),
         Value::Nil => return bad_verb(out, spec, verb, value),
         Value::Bool(b) => match verb {
-            't' | 'v' => pad(out, spec, if *b { "true" } else { "false" }, false),
+            't' | 'v' => pad(out, spec, if *b { "true" } else { "false" }, true),
             _ => return bad_verb(out, spec, verb, value),
         },
         Value::Int(i) | Value::Int64(i) => return format_int(out, spec, verb, *i, value),
@@ -446,8 +446,9 @@ fn format_str(out: &mut String, spec: &Spec, verb: char, text: &str, value: &Val
     match verb {
         'v' if spec.sharp => pad(out, spec, &quote(text), false),
         's' | 'v' => pad(out, spec, text, true),
-        'q' if spec.sharp && !text.contains(['`', '\n']) => pad(out, spec, &format!("`{text}`"), false),
-        'q' => pad(out, spec, &quote(text), false),
+        'q' if spec.sharp && !text.contains(['`', '\n']) => pad(out, spec, &format!("`{text}`"), true),
+        'q' if spec.plus => pad(out, spec, &quote_ascii(text), true),
+        'q' => pad(out, spec, &quote(text), true),
         'x' | 'X' => {
             let mut hex = String::new();
             for (i, byte) in text.bytes().take(spec.precision.unwrap_or(usize::MAX)).enumerate() {

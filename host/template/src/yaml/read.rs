@@ -45,16 +45,51 @@ pub(crate) fn read(text: &str, nodes: usize) -> Result<Json, ReadError> {
         let message = "yaml: control characters are not allowed".to_string();
         return Err(ReadError { line, column: 0, message, too_large: false });
     }
+    if let Some((line, problem)) = directive(text) {
+        let message = positioned(line, problem);
+        return Err(ReadError { line, column: 0, message, too_large: false });
+    }
+    if text.starts_with(['&', '*']) {
+        // The parser underneath is content with more characters in a name.
+        let name = text[1..].trim_start_matches(is_name);
+        if name.starts_with(|c: char| !c.is_whitespace() && !"?:,]}%@`".contains(c)) {
+            let message = "yaml: did not find expected alphabetic or numeric character".to_string();
+            return Err(ReadError { line: 1, column: 0, message, too_large: false });
+        }
+    }
     // libyaml gives a block scalar its final line break only if the text has it; the parser underneath always does.
     let cut_off = (!text.ends_with('\n')).then(|| text.chars().count());
-    let mut reader = Reader { frames: Vec::new(), anchors: HashMap::new(), used: 0, nodes, root: None };
+    let mut reader = Reader { frames: Vec::new(), anchors: HashMap::new(), used: 0, nodes, root: None, key_at: None };
     for event in Parser::new_from_str(text) {
-        let (event, span) = event.map_err(|error| ReadError {
-            line: error.marker().line(),
-            column: error.marker().col(),
-            message: message(error.info(), error.marker().line()),
-            too_large: error.info().contains("recursion limit"),
-        })?;
+        let (event, span) = match event {
+            Ok(event) => event,
+            // What follows a document that is complete is not read.
+            Err(_) if reader.root.is_some() => break,
+            Err(error) => {
+                let marker = error.marker();
+                let rest = || text.char_indices().nth(marker.index()).map_or("", |(at, _)| &text[at..]);
+                if error.info().contains("trailing content after") && reader.frames.is_empty() {
+                    let end = text.len() - rest().len();
+                    return match &text[..end] {
+                        shorter if shorter.len() < text.len() => read(shorter, nodes),
+                        _ => Err(plain(format!("yaml: {}", error.info()))),
+                    };
+                }
+                let message = if error.info().contains("unknown anchor") {
+                    let after = rest().trim_start_matches(['*', ' ']);
+                    let name = &after[..after.find(|c| !is_name(c)).unwrap_or(after.len())];
+                    format!("yaml: unknown anchor '{name}' referenced")
+                } else {
+                    message(error.info(), marker.line())
+                };
+                return Err(ReadError {
+                    line: marker.line(),
+                    column: marker.col(),
+                    message,
+                    too_large: error.info().contains("recursion limit"),
+                });
+            }
+        };
         let place = (span.start.line(), span.start.col());
         match event {
             Event::StreamEnd => break,
@@ -85,13 +120,14 @@ fn message(info: &str, line: usize) -> String {
     let lower = info.to_ascii_lowercase();
     let known = if lower.contains("mapping values are not allowed") {
         "mapping values are not allowed in this context"
-    } else if lower.contains("unknown anchor") {
-        "unknown anchor referenced"
     } else if lower.starts_with("unexpected character") {
         "found character that cannot start any token"
     } else if lower.contains("simple key expect") || lower.contains("simple key expected") {
         "could not find expected ':'"
-    } else if lower.contains("did not find expected key") || lower.contains("<block end>") {
+    } else if lower.contains("did not find expected key")
+        || lower.contains("trailing content after")
+        || lower.contains("<block end>")
+    {
         "did not find expected key"
     } else {
         // The context in front is not in go-yaml's messages.
@@ -107,7 +143,33 @@ fn message(info: &str, line: usize) -> String {
         let line = line.saturating_sub(1);
         return if line > 0 { format!("yaml: line {line}: {known}") } else { format!("yaml: {known}") };
     }
-    if line > 1 { format!("yaml: line {line}: {known}") } else { format!("yaml: {known}") }
+    positioned(line, known)
+}
+
+fn positioned(line: usize, problem: &str) -> String {
+    if line > 1 { format!("yaml: line {line}: {problem}") } else { format!("yaml: {problem}") }
+}
+
+/// Whether a character can be part of the name of an anchor or a directive.
+fn is_name(c: char) -> bool {
+    c.is_ascii_alphanumeric() || matches!(c, '_' | '-')
+}
+
+/// The first directive in front of the document that libyaml refuses, with its line. The parser underneath knows more.
+fn directive(text: &str) -> Option<(usize, &'static str)> {
+    let head = text.lines().enumerate().take_while(|(_, line)| line.starts_with(['%', '#']) || line.trim().is_empty());
+    head.filter(|(_, line)| line.starts_with('%')).find_map(|(number, line)| {
+        let rest = line[1..].trim_start_matches(is_name);
+        let name = &line[1..line.len() - rest.len()];
+        let problem = match name {
+            "" => "could not find expected directive name",
+            _ if rest.starts_with(|c: char| !c.is_whitespace()) => "found unexpected non-alphabetical character",
+            "YAML" if rest.trim() != "1.1" => "found incompatible YAML document",
+            "YAML" | "TAG" => return None,
+            _ => "found unknown directive name",
+        };
+        Some((number + 1, problem))
+    })
 }
 
 struct Reader {
@@ -116,6 +178,8 @@ struct Reader {
     used: usize,
     nodes: usize,
     root: Option<Json>,
+    /// How many frames were open where a map or a list stands in the place of a key.
+    key_at: Option<usize>,
 }
 
 fn plain(message: impl Into<String>) -> ReadError {
@@ -152,7 +216,7 @@ impl Reader {
             }
             Event::Alias(id) => {
                 let Some((value, size)) = self.anchors.get(&id).cloned() else {
-                    return Err(plain("yaml: unknown anchor referenced"));
+                    return Err(plain("yaml: an alias stands inside of what it names"));
                 };
                 self.count(size)?;
                 if self.wants_key() {
@@ -191,8 +255,8 @@ impl Reader {
 
     fn open(&mut self) -> Result<(), ReadError> {
         self.count(1)?;
-        if self.wants_key() {
-            return Err(plain("yaml: invalid map key: a key must be a scalar"));
+        if self.wants_key() && self.key_at.is_none() {
+            self.key_at = Some(self.frames.len());
         }
         Ok(())
     }
@@ -212,6 +276,11 @@ impl Reader {
             self.count(size)?;
             self.anchors.insert(anchor, (value.clone(), size));
         }
+        if self.key_at == Some(self.frames.len()) {
+            let mut shown = String::new();
+            go_syntax(&value, &mut shown);
+            return Err(plain(format!("yaml: invalid map key: {shown}")));
+        }
         match self.frames.last_mut() {
             None => self.root = Some(value),
             Some(Frame::List { items, .. }) => items.push(value),
@@ -224,6 +293,41 @@ impl Reader {
             },
         }
         Ok(())
+    }
+}
+
+/// A value as Go source, cut off where it is long.
+fn go_syntax(value: &Json, out: &mut String) {
+    const SHOWN_MAX: usize = 1_000;
+    if out.len() > SHOWN_MAX {
+        return;
+    }
+    match value {
+        Json::Null => out.push_str("interface {}(nil)"),
+        Json::Bool(b) => out.push_str(if *b { "true" } else { "false" }),
+        Json::String(text) => out.push_str(&crate::gofmt::quote(text)),
+        Json::Number(number) => match number.as_i64() {
+            Some(int) => out.push_str(&int.to_string()),
+            None => out.push_str(&crate::gofmt::float(number.as_f64().unwrap_or(0.0))),
+        },
+        Json::Array(items) => {
+            out.push_str("[]interface {}{");
+            for (i, item) in items.iter().enumerate() {
+                out.push_str(if i > 0 { ", " } else { "" });
+                go_syntax(item, out);
+            }
+            out.push('}');
+        }
+        Json::Object(entries) => {
+            out.push_str("map[interface {}]interface {}{");
+            for (i, (key, item)) in entries.iter().enumerate() {
+                out.push_str(if i > 0 { ", " } else { "" });
+                out.push_str(&crate::gofmt::quote(key));
+                out.push(':');
+                go_syntax(item, out);
+            }
+            out.push('}');
+        }
     }
 }
 
