@@ -86,6 +86,7 @@ fn chart(
         },
         now_unix_ms: i64::try_from(driver::now().0).unwrap_or(i64::MAX),
         seed: [0; 32],
+        whole_numbers_are_int64: false,
         skip_schema_validation: false,
         limits: template::Limits::default(),
         lookup: &template::NoLookup,

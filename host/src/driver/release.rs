@@ -192,6 +192,7 @@ pub(crate) fn render_package(
         },
         now_unix_ms: i64::try_from(super::now().0).unwrap_or(i64::MAX),
         seed,
+        whole_numbers_are_int64: false,
         skip_schema_validation: false,
         limits: template::Limits::default(),
         lookup: &template::NoLookup,

@@ -51,6 +51,7 @@ fn answer(job: &Value) -> io::Result<Value> {
         capabilities: Capabilities::default(),
         now_unix_ms: 1_700_000_000_000,
         seed: [0; 32],
+        whole_numbers_are_int64: false,
         skip_schema_validation: false,
         limits: Limits::default(),
         lookup: &NoLookup,

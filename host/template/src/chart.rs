@@ -15,7 +15,10 @@ use std::{collections::BTreeMap, rc::Rc};
 
 use serde_json::{Map, Value as Json};
 
+pub use archive::unpack;
+pub use ignore::IgnoreRules;
 pub(crate) use load::is_crd;
+pub use load::read_values;
 #[cfg(test)]
 pub(crate) use tests::tar_of;
 
@@ -24,6 +27,7 @@ use crate::{
     funcs::semver::{Constraints, Version},
     object::Object,
     render::{self, Input, Plan, Template},
+    set,
     value::{Map as ValueMap, MapKind, Value},
 };
 
@@ -88,7 +92,8 @@ pub(crate) fn plan(input: &Input<'_>, warnings: &mut Vec<String>) -> Result<Plan
     }
     check_kube_version(&root, &input.capabilities.kube_version)?;
     let user = match &input.values {
-        Json::Object(map) => map.clone(),
+        Json::Object(map) if input.whole_numbers_are_int64 => map.clone(),
+        Json::Object(map) => set::floats_of(map.clone()),
         Json::Null => Map::new(),
         other => {
             let kind = crate::json::kind(other);
@@ -105,10 +110,10 @@ pub(crate) fn plan(input: &Input<'_>, warnings: &mut Vec<String>) -> Result<Plan
         capabilities: render::capabilities(input),
         extra: input.roots.iter().map(|(name, value)| (name.clone(), Value::from_json(value))).collect(),
     };
-    let values = render::values(&Json::Object(values));
+    let values = render::values(&Json::Object(values), Value::typed);
     let mut plan = Plan { name: root.name().to_string(), templates: Vec::new(), crds: Vec::new() };
     collect(&root, root.name(), true, &values, &roots, &mut plan);
-    plan.crds.sort();
+    definitions(&root, root.name(), &mut plan.crds);
     Ok(plan)
 }
 
@@ -182,8 +187,15 @@ fn collect(chart: &Chart, path: &str, is_root: bool, values: &Value, roots: &Roo
             dot: dot.clone(),
         });
     }
-    plan.crds.extend(chart.crds.iter().map(|(name, text)| (format!("{path}/{name}"), text.clone())));
     dot
+}
+
+/// What stands in `crds/`, that of a parent before that of its subcharts.
+fn definitions(chart: &Chart, path: &str, into: &mut Vec<(String, String)>) {
+    into.extend(chart.crds.iter().map(|(name, text)| (format!("{path}/{name}"), text.clone())));
+    for child in &chart.children {
+        definitions(child, &format!("{path}/charts/{}", child.name()), into);
+    }
 }
 
 fn merge_fields(chart: &ValueMap, fields: &Value) {

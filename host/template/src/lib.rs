@@ -18,11 +18,14 @@ mod manifest;
 mod object;
 mod parse;
 mod render;
+mod set;
+mod template_output;
 #[cfg(test)]
 mod tests;
 mod value;
 mod yaml;
 
+pub use chart::{IgnoreRules, read_values, unpack};
 pub use error::{Error, Frame, Kind};
 pub use limits::{Limit, Limits};
 pub use manifest::{
@@ -31,3 +34,5 @@ pub use manifest::{
 pub use render::{
     Capabilities, Files, Input, Lookup, NoLookup, Release, Rendered, RenderedFile, render, render_files, unknown_kind,
 };
+pub use set::{Assigned, assign, merge};
+pub use template_output::Shown;

@@ -265,6 +265,8 @@ pub(crate) struct Sorted {
     pub(crate) output: String,
     /// Where hooks begin in `output`.
     pub(crate) hooks_at: usize,
+    /// Where the text of each hook ends in `output`, and whether it is a test.
+    pub(crate) hooks: Vec<(usize, bool)>,
 }
 
 struct Entry {
@@ -297,17 +299,20 @@ pub(crate) fn collect<'f>(files: impl Iterator<Item = (&'f str, &'f str)>, nodes
     let order = |a: &Entry, b: &Entry| by_kind(INSTALL_ORDER, a.kind(), b.kind());
     release.sort_by(order);
     hooks.sort_by(order);
-    let print = |entries: &[Entry]| -> String {
-        entries.iter().map(|entry| format!("---\n# Source: {}\n{}\n", entry.source, entry.text)).collect()
-    };
-    let mut output = print(&release);
+    let print = |entry: &Entry| format!("---\n# Source: {}\n{}\n", entry.source, entry.text);
+    let mut output: String = release.iter().map(print).collect();
     let hooks_at = output.len();
-    output.push_str(&print(&hooks));
+    let mut ends = Vec::new();
+    for hook in &hooks {
+        output.push_str(&print(hook));
+        let events = hook.manifest.as_ref().and_then(Manifest::hook_annotation).unwrap_or_default();
+        ends.push((output.len(), events.split(',').any(is_test)));
+    }
     let mut manifests = Vec::new();
     for manifest in release.into_iter().chain(hooks).filter_map(|entry| entry.manifest) {
         flatten(manifest, &mut manifests);
     }
-    Ok(Sorted { manifests, output, hooks_at })
+    Ok(Sorted { manifests, output, hooks_at, hooks: ends })
 }
 
 fn is_event(word: &str) -> bool {
@@ -324,6 +329,10 @@ fn is_event(word: &str) -> bool {
             | "test"
             | "test-success"
     )
+}
+
+fn is_test(word: &str) -> bool {
+    matches!(word.trim().to_lowercase().as_str(), "test" | "test-success")
 }
 
 /// A `List` is its items.

@@ -163,6 +163,9 @@ pub struct Input<'a> {
     pub files: &'a Files,
     /// For a package: the whole values document. For a chart: what the user sets over the chart's own values.
     pub values: Json,
+    /// Whether whole numbers in `values` are `int64` for templates, as those of `--set` ([`crate::assign`]), and not
+    /// `float64` as all numbers of YAML and JSON.
+    pub whole_numbers_are_int64: bool,
     /// More roots for templates: `Application`, `Platform`. `Chart` here adds to or replaces fields of `.Chart`.
     pub roots: JsonMap<String, Json>,
     /// `.Release`.
@@ -205,9 +208,12 @@ pub struct Rendered {
     pub crds: Vec<Manifest>,
     /// Things that deserve a look although they fail nothing.
     pub warnings: Vec<String>,
-    output: String,
+    pub(crate) crd_files: Vec<RenderedFile>,
+    pub(crate) output: String,
     /// Where hooks begin in `output`.
-    hooks_at: usize,
+    pub(crate) hooks_at: usize,
+    /// Where the text of each hook ends in `output`, and whether it is a test.
+    pub(crate) hooks: Vec<(usize, bool)>,
 }
 
 impl Rendered {
@@ -216,7 +222,7 @@ impl Rendered {
         self.output.get(..self.hooks_at).unwrap_or(&self.output)
     }
 
-    /// The text that `helm template` prints for the same chart.
+    /// All objects as text: those of the release, then Helm hooks.
     pub fn helm_output(&self) -> &str {
         &self.output
     }
@@ -279,8 +285,10 @@ fn render_here(input: &Input<'_>) -> Result<Rendered, Error> {
         notes,
         crds,
         warnings,
+        crd_files: plan.crds.into_iter().map(|(path, text)| RenderedFile { path, text }).collect(),
         output: sorted.output,
         hooks_at: sorted.hooks_at,
+        hooks: sorted.hooks,
     })
 }
 
@@ -392,9 +400,11 @@ pub(crate) fn capabilities(input: &Input<'_>) -> Value {
 }
 
 /// A values document: a map whose type has a name of its own, as in Helm.
-pub(crate) fn values(json: &Json) -> Value {
+pub(crate) fn values(json: &Json, number: fn(&serde_json::Number) -> Value) -> Value {
     let entries = match json {
-        Json::Object(map) => map.iter().map(|(k, v)| (Rc::from(k.as_str()), Value::from_json(v))).collect(),
+        Json::Object(map) => {
+            map.iter().map(|(k, v)| (Rc::from(k.as_str()), Value::from_json_with(v, number))).collect()
+        }
         _ => BTreeMap::new(),
     };
     Value::map_of(MapKind::Values, entries)
@@ -439,7 +449,7 @@ fn package(input: &Input<'_>) -> Plan {
             ("Files", Value::object(Object::Files(files))),
             ("Release", release(input)),
             ("Subcharts", Value::dict([])),
-            ("Values", values(&input.values)),
+            ("Values", values(&input.values, Value::float64)),
         ]
         .map(|(name, value)| (Rc::from(name), value))
         .into(),

@@ -73,6 +73,7 @@ impl Case {
             capabilities: Capabilities::default(),
             now_unix_ms: 1_700_000_000_000,
             seed: [7; 32],
+            whole_numbers_are_int64: false,
             skip_schema_validation: self.skip_schemas,
             limits: self.limits,
             lookup: &*self.lookup,

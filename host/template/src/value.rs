@@ -166,14 +166,30 @@ impl Value {
 
     /// Values from JSON, where every number is a float64, as `encoding/json` reads them.
     pub(crate) fn from_json(json: &serde_json::Value) -> Self {
+        Self::from_json_with(json, Self::float64)
+    }
+
+    /// A number of YAML or JSON.
+    pub(crate) fn float64(number: &serde_json::Number) -> Self {
+        Self::Float(number.as_f64().unwrap_or(0.0))
+    }
+
+    /// A number that keeps the type it was written with.
+    pub(crate) fn typed(number: &serde_json::Number) -> Self {
+        number.as_i64().map_or_else(|| Self::float64(number), Self::Int64)
+    }
+
+    pub(crate) fn from_json_with(json: &serde_json::Value, number: fn(&serde_json::Number) -> Self) -> Self {
         match json {
             serde_json::Value::Null => Self::Nil,
             serde_json::Value::Bool(b) => Self::Bool(*b),
-            serde_json::Value::Number(n) => Self::Float(n.as_f64().unwrap_or(0.0)),
+            serde_json::Value::Number(n) => number(n),
             serde_json::Value::String(s) => Self::str(s.as_str()),
-            serde_json::Value::Array(items) => Self::list(items.iter().map(Self::from_json).collect()),
+            serde_json::Value::Array(items) => {
+                Self::list(items.iter().map(|item| Self::from_json_with(item, number)).collect())
+            }
             serde_json::Value::Object(map) => {
-                Self::map(map.iter().map(|(k, v)| (Rc::from(k.as_str()), Self::from_json(v))).collect())
+                Self::map(map.iter().map(|(k, v)| (Rc::from(k.as_str()), Self::from_json_with(v, number))).collect())
             }
         }
     }

@@ -8,8 +8,11 @@ const BLOCK: usize = 512;
 /// Unpacked bytes of one archive, as in Helm 4.
 const UNPACKED_MAX: u64 = 100 << 20;
 
-/// The files of an archive, without the folder that all of them are in.
-pub(super) fn unpack(bytes: &[u8], limits: &Limits) -> Result<BTreeMap<String, Vec<u8>>, String> {
+/// The files of a packed chart (`.tgz`), without the folder that all of them are in.
+///
+/// # Errors
+/// The archive is damaged, too large, or has a path that leads out of it.
+pub fn unpack(bytes: &[u8], limits: &Limits) -> Result<BTreeMap<String, Vec<u8>>, String> {
     let mut tar = Vec::new();
     let read = flate2::read::GzDecoder::new(bytes).take(UNPACKED_MAX + 1).read_to_end(&mut tar);
     read.map_err(|error| format!("cannot unpack the archive: {error}"))?;

@@ -2,8 +2,9 @@
 
 use regex::Regex;
 
+/// The rules of a `.helmignore` file, with those that always hold.
 #[derive(Default)]
-pub(super) struct Rules(Vec<Rule>);
+pub struct IgnoreRules(Vec<Rule>);
 
 struct Rule {
     pattern: Regex,
@@ -13,8 +14,12 @@ struct Rule {
     whole_path: bool,
 }
 
-impl Rules {
-    pub(super) fn parse(text: &str) -> Result<Self, String> {
+impl IgnoreRules {
+    /// Reads the file.
+    ///
+    /// # Errors
+    /// A pattern that cannot be read, with its line.
+    pub fn parse(text: &str) -> Result<Self, String> {
         let mut rules = Vec::new();
         for (i, line) in text.strip_prefix('\u{feff}').unwrap_or(text).lines().enumerate() {
             let line = line.trim();
@@ -37,12 +42,13 @@ impl Rules {
     }
 
     /// Whether the file, or a folder that it is in, is to be left out.
-    pub(super) fn ignores(&self, path: &str) -> bool {
+    pub(crate) fn ignores(&self, path: &str) -> bool {
         let folders = path.match_indices('/').map(|(at, _)| &path[..at]);
         folders.into_iter().any(|folder| self.matches(folder, true)) || self.matches(path, false)
     }
 
-    fn matches(&self, path: &str, is_folder: bool) -> bool {
+    /// Whether the file or folder itself is to be left out; what is in such a folder need not be looked at.
+    pub fn matches(&self, path: &str, is_folder: bool) -> bool {
         let base = path.rsplit('/').next().unwrap_or(path);
         // Hidden files among the templates are never read.
         if path.starts_with("templates/.") && !path["templates/.".len()..].contains('/') {

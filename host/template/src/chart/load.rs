@@ -4,11 +4,11 @@ use std::{collections::BTreeMap, rc::Rc};
 
 use serde_json::{Map, Value as Json};
 
-use super::{Chart, Dependency, Metadata, archive, ignore::Rules};
+use super::{Chart, Dependency, Metadata, archive, ignore::IgnoreRules};
 use crate::{
     error::{Error, Kind},
     limits::{Limit, Limits},
-    manifest, yaml,
+    manifest, set, yaml,
 };
 
 /// Charts inside charts. Real ones go three levels deep.
@@ -37,8 +37,8 @@ pub(super) fn text_of(value: &Json) -> String {
 
 pub(super) fn load(files: &BTreeMap<String, Vec<u8>>, limits: &Limits) -> Result<Chart, Error> {
     let rules = match files.get(".helmignore") {
-        Some(text) => Rules::parse(&String::from_utf8_lossy(text)).map_err(|e| Error::chart(".helmignore", e))?,
-        None => Rules::default(),
+        Some(text) => IgnoreRules::parse(&String::from_utf8_lossy(text)).map_err(|e| Error::chart(".helmignore", e))?,
+        None => IgnoreRules::default(),
     };
     let kept = files.iter().filter(|(path, _)| !rules.ignores(path));
     let kept: BTreeMap<String, Vec<u8>> = kept.map(|(path, content)| (path.clone(), content.clone())).collect();
@@ -61,16 +61,10 @@ fn load_at(files: &BTreeMap<String, Vec<u8>>, prefix: &str, limits: &Limits, dep
         let required = read_map(&at("requirements.yaml"), &text, limits)?;
         declare(&mut metadata, required.get("dependencies"), &at("requirements.yaml"))?;
     }
-    let mut values = Map::new();
-    if let Some(text) = self::text(files, "values.yaml") {
-        for document in manifest::documents(&text) {
-            // All but the last have lost the line break that ends them.
-            let whole = if text.ends_with(document.text) { "" } else { "\n" };
-            let own = format!("{}{whole}", document.text);
-            let more = read_map_at(&at("values.yaml"), &own, document.line, limits)?;
-            override_with(&mut values, more);
-        }
-    }
+    let values = match self::text(files, "values.yaml") {
+        Some(text) => read_values(&at("values.yaml"), &text, limits)?,
+        None => Map::new(),
+    };
     let mut chart = Chart {
         metadata,
         values,
@@ -135,16 +129,19 @@ fn read_map_at(path: &str, text: &str, first_line: usize, limits: &Limits) -> Re
     }
 }
 
-/// Later documents of a values file win over earlier ones.
-fn override_with(values: &mut Map<String, Json>, more: Map<String, Json>) {
-    for (key, value) in more {
-        match (values.get_mut(&key), value) {
-            (Some(Json::Object(old)), Json::Object(new)) => override_with(old, new),
-            (_, value) => {
-                values.insert(key, value);
-            }
-        }
+/// Values out of a file as Helm reads it: YAML 1.1, all numbers `float64`, of several documents later ones win.
+///
+/// # Errors
+/// The file is not YAML, not a map, or larger than allowed.
+pub fn read_values(path: &str, text: &str, limits: &Limits) -> Result<Map<String, Json>, Error> {
+    let mut values = Map::new();
+    for document in manifest::documents(text) {
+        // All but the last have lost the line break that ends them.
+        let whole = if text.ends_with(document.text) { "" } else { "\n" };
+        let own = format!("{}{whole}", document.text);
+        set::merge(&mut values, set::floats_of(read_map_at(path, &own, document.line, limits)?));
     }
+    Ok(values)
 }
 
 fn metadata(raw: &Map<String, Json>, path: &str) -> Result<Metadata, Error> {

@@ -37,7 +37,7 @@ struct Told {
 pub(super) fn check(root: &Chart, values: &Map<String, Json>, limits: &Limits) -> Result<(), Error> {
     let mut told = Told::default();
     let mut checks_left = limits.schema_checks;
-    collect(root, "", &Json::Object(values.clone()), limits, &mut checks_left, &mut told)?;
+    collect(root, "", &whole(&Json::Object(values.clone())), limits, &mut checks_left, &mut told)?;
     if told.helm.is_empty() {
         return Ok(());
     }
@@ -77,6 +77,25 @@ fn collect(
         }
     }
     Ok(())
+}
+
+/// The same value with whole numbers as integers: for some drafts a number with a fraction of zero is none.
+fn whole(value: &Json) -> Json {
+    /// Below, every whole number has a float of its own.
+    const EXACT_MAX: f64 = 9_007_199_254_740_992.0;
+    match value {
+        Json::Number(number) => match number.as_f64() {
+            Some(float) if float.fract() == 0.0 && float.abs() <= EXACT_MAX => {
+                #[expect(clippy::cast_possible_truncation, reason = "it is whole and within the bound")]
+                let int = float as i64;
+                Json::from(int)
+            }
+            _ => value.clone(),
+        },
+        Json::Array(items) => Json::Array(items.iter().map(whole).collect()),
+        Json::Object(entries) => Json::Object(entries.iter().map(|(key, item)| (key.clone(), whole(item))).collect()),
+        other => other.clone(),
+    }
 }
 
 enum Failure {

@@ -125,6 +125,7 @@ fn the_deadline_ends_a_render() {
         capabilities: crate::Capabilities::default(),
         now_unix_ms: 0,
         seed: [0; 32],
+        whole_numbers_are_int64: false,
         skip_schema_validation: false,
         limits: Limits::default(),
         lookup: &crate::NoLookup,
