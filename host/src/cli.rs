@@ -109,21 +109,67 @@ pub struct Build {
 
 /// `barbless render`
 #[derive(Debug, Args)]
+#[command(
+    after_help = "A chart is rendered as `helm template` renders it: the same bytes in the same order. Of the ways to \
+                        give values, later ones win: --values, --set-json, --set, --set-string, --set-file, \
+                        --set-literal.\nRandom functions (randAlphaNum, uuidv4, genCA, htpasswd, …) take their \
+                        randomness from the namespace and the name, and `now` is 1970, or SOURCE_DATE_EPOCH if that is \
+                        set: the same chart gives the same text again. --random does it as Helm does."
+)]
 pub struct Render {
-    /// Folder of the package or chart.
+    /// Folder of the package or chart, or a packed chart (.tgz).
     pub package: PathBuf,
-    /// Settings of a package, or values of a chart (YAML or JSON files, later ones win).
+    /// Settings of a package, or values of a chart (YAML or JSON files, `-` for standard input; later ones win).
     #[arg(short = 'f', long = "values", value_name = "FILE")]
     pub values: Vec<PathBuf>,
-    /// Namespace of the application.
+    /// Values on the command line: `a.b=1,c[0]=x,d={y,z}`; numbers, booleans and null are read as such.
+    #[arg(long, value_name = "KEY=VALUE")]
+    pub set: Vec<String>,
+    /// The same, but every value is a text.
+    #[arg(long, value_name = "KEY=TEXT")]
+    pub set_string: Vec<String>,
+    /// The same, but every value is JSON; or one JSON object.
+    #[arg(long, value_name = "KEY=JSON")]
+    pub set_json: Vec<String>,
+    /// The same, but every value is the name of a file, whose content it becomes.
+    #[arg(long, value_name = "KEY=FILE")]
+    pub set_file: Vec<String>,
+    /// One value, the text behind the equals sign as it stands.
+    #[arg(long, value_name = "KEY=TEXT")]
+    pub set_literal: Vec<String>,
+    /// Namespace of the application or release.
     #[arg(short, long, env = "BARBLESS_NAMESPACE", default_value = "default")]
     pub namespace: String,
-    /// Name of the application or release; the name of the package unless given.
+    /// Name of the application or release; the name of the package, or `release-name`, unless given.
     #[arg(long)]
     pub name: Option<String>,
-    /// Version of Kubernetes that templates see.
-    #[arg(long, default_value = "v1.37.0")]
-    pub kube_version: String,
+    /// Version of Kubernetes that templates see; by default v1.37.0 for a package, and what Helm assumes for a chart.
+    #[arg(long, value_name = "VERSION", value_parser = barbless_template::kube_version)]
+    pub kube_version: Option<String>,
+    /// More versions of APIs that templates see, such as `monitoring.coreos.com/v1` or `apps/v1/Deployment`.
+    #[arg(short, long, value_name = "VERSION", value_delimiter = ',')]
+    pub api_versions: Vec<String>,
+    /// Show what stands in `crds/`, too.
+    #[arg(long)]
+    pub include_crds: bool,
+    /// Show only what these templates of a chart write, such as `templates/web.yaml`.
+    #[arg(short, long, value_name = "TEMPLATE")]
+    pub show_only: Vec<String>,
+    /// Leave out Helm hooks.
+    #[arg(long)]
+    pub no_hooks: bool,
+    /// Leave out Helm hooks that are tests.
+    #[arg(long)]
+    pub skip_tests: bool,
+    /// Templates see an upgrade and not an installation.
+    #[arg(long)]
+    pub is_upgrade: bool,
+    /// Render a chart although the values do not fit its `values.schema.json`.
+    #[arg(long)]
+    pub skip_schema_validation: bool,
+    /// Fresh randomness and the time of day, as in Helm.
+    #[arg(long)]
+    pub random: bool,
 }
 
 /// `barbless inspect`

@@ -13,6 +13,8 @@ pub enum Exit {
     Ok,
     /// Failed.
     Failed,
+    /// The arguments make no sense.
+    Usage,
     /// A difference was found.
     Difference,
     /// Time ran out.
@@ -32,6 +34,7 @@ impl From<Exit> for ExitCode {
         Self::from(match exit {
             Exit::Ok => 0,
             Exit::Failed => 1,
+            Exit::Usage => 2,
             Exit::Difference => 3,
             Exit::TimedOut => 4,
             Exit::NotFound => 5,

@@ -32,7 +32,8 @@ pub use manifest::{
     Manifest, install_order, install_rank, sort_for_install, sort_for_uninstall, uninstall_order, uninstall_rank,
 };
 pub use render::{
-    Capabilities, Files, Input, Lookup, NoLookup, Release, Rendered, RenderedFile, render, render_files, unknown_kind,
+    Capabilities, Files, Input, Lookup, NoLookup, Release, Rendered, RenderedFile, is_release_name, kube_version,
+    render, render_files, unknown_kind,
 };
 pub use set::{Assigned, assign, merge};
 pub use template_output::Shown;

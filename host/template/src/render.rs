@@ -110,6 +110,28 @@ impl Default for Capabilities {
     }
 }
 
+/// A version of Kubernetes as Helm writes it, `v1.30.0`, from how people write it: `1.30`, `v1.30.2`.
+///
+/// # Errors
+/// It is not a version.
+pub fn kube_version(text: &str) -> Result<String, String> {
+    match funcs::semver::Version::parse(text) {
+        Some(version) => Ok(format!("v{version}")),
+        None => Err(format!("invalid kube version '{text}': invalid semantic version")),
+    }
+}
+
+/// Whether Helm takes the name for a release.
+pub fn is_release_name(name: &str) -> bool {
+    let part = |part: &str| {
+        part.bytes().all(|byte| byte.is_ascii_lowercase() || byte.is_ascii_digit() || byte == b'-')
+            && !part.is_empty()
+            && !part.starts_with('-')
+            && !part.ends_with('-')
+    };
+    name.len() <= 53 && name.split('.').all(part)
+}
+
 /// The release, as templates see it in `.Release`.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Release {
