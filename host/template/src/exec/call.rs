@@ -1,18 +1,25 @@
 //! Calls: fields and methods of values, functions, and what their arguments must be.
 
+use std::rc::Rc;
+
 use super::{At, Call, Cause, Exec, Fault, Function, Operand, State, funcs, gofmt};
 use crate::{
     object::Member,
     parse::ast::Expr,
     value::{Elem, MapKind, Value},
 };
-use std::rc::Rc;
 
 /// A function, or a method with its receiver inside.
 type Invocable<'f> = dyn Fn(&mut Call<'_, '_>, &[Value]) -> Result<Value, Fault> + 'f;
 
 impl<'t> State<'_, 't, '_> {
-    pub(super) fn chain(&mut self, dot: &Operand, expr: &'t Expr, args: &'t [Expr], last: Option<Operand>) -> Exec<Operand> {
+    pub(super) fn chain(
+        &mut self,
+        dot: &Operand,
+        expr: &'t Expr,
+        args: &'t [Expr],
+        last: Option<Operand>,
+    ) -> Exec<Operand> {
         self.at = Some(At::Expr(expr));
         let Expr::Chain { node, field, .. } = expr else { return self.error("internal: not a chain") };
         if matches!(**node, Expr::Nil { .. }) {
@@ -22,7 +29,13 @@ impl<'t> State<'_, 't, '_> {
         self.fields(dot, receiver, At::Expr(expr), field, args, last)
     }
 
-    pub(super) fn variable(&mut self, dot: &Operand, expr: &'t Expr, args: &'t [Expr], last: Option<Operand>) -> Exec<Operand> {
+    pub(super) fn variable(
+        &mut self,
+        dot: &Operand,
+        expr: &'t Expr,
+        args: &'t [Expr],
+        last: Option<Operand>,
+    ) -> Exec<Operand> {
         self.at = Some(At::Expr(expr));
         let Expr::Variable { ident, .. } = expr else { return self.error("internal: not a variable") };
         let Some((name, fields)) = ident.split_first() else { return self.error("internal: no name") };

@@ -1,7 +1,7 @@
 //! Certificates: `genCA`, `genSelfSignedCert`, `genSignedCert` and their relatives.
 //!
 //! Keys are ECDSA on P-256, not RSA as in sprig: they are made from the seed at once, where an RSA key takes seconds, and
-//! whoever speaks TLS takes either. Signatures are deterministic, so the same input gives the same certificate.
+//! whoever speaks TLS takes either (docs/decisions/0005). Signatures are deterministic, so the same input gives the same certificate.
 
 mod der;
 
