@@ -139,11 +139,11 @@ fn chart(args: &Render) -> Result<template::Rendered, Report> {
         lookup: &template::NoLookup,
         deadline: &late,
     };
-    template::render(&input).map_err(report)
+    template::render(&input).map_err(|error| report(&error))
 }
 
 /// A failure of a template for the user.
-fn report(error: template::Error) -> Report {
+fn report(error: &template::Error) -> Report {
     let mut report = Report::new(error.code(), error.to_string());
     report.hint = error.hint().map(str::to_owned);
     report

@@ -4,9 +4,7 @@ use std::collections::{BTreeMap, BTreeSet};
 use std::sync::Arc;
 use std::time::{Duration, Instant};
 
-use barbless_cluster::{
-    Change, HEARTBEAT, NewRevision, Progress, Record, RecordError, ReleaseError, ReleaseOptions,
-};
+use barbless_cluster::{Change, HEARTBEAT, NewRevision, Progress, Record, RecordError, ReleaseError, ReleaseOptions};
 use barbless_domain::event::{Answer, Failure, Released, Rendered};
 use barbless_domain::grant::{self, Scope};
 use barbless_domain::identity::{ApplicationId, Gvk, ObjectRef};

@@ -20,7 +20,8 @@ pub(super) fn values(args: &Render) -> Result<Map<String, Value>, Report> {
     for path in &args.values {
         let place = path.display().to_string();
         let text = text_of(path)?;
-        let more = template::read_values(&place, &text, &template::Limits::default()).map_err(super::report)?;
+        let more = template::read_values(&place, &text, &template::Limits::default())
+            .map_err(|error| super::report(&error))?;
         template::merge(&mut given, more);
     }
     assign(args, &mut given)?;
