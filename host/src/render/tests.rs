@@ -35,7 +35,7 @@ fn values_are_merged_in_the_order_of_helm() {
     let folder = tempfile::tempdir().unwrap();
     chart_at(
         folder.path(),
-        &[("a.yaml", "a: {x: 1, y: 2}\nb: 1\n"), ("b.yaml", "a: {x: null}\n---\nc: [1]\n"), ("t", "T\n")],
+        &[("a.yaml", "a: {x: 1, z: 2}\nb: 1\n"), ("b.yaml", "a: {x: null}\n---\nc: [1]\n"), ("t", "T\n")],
     );
     let path = |name: &str| folder.path().join(name).display().to_string();
     let file = format!("g={}", path("t"));
@@ -61,11 +61,11 @@ fn values_are_merged_in_the_order_of_helm() {
     assert_eq!(
         values,
         json!({
-            "a": {"x": null, "y": 2.0}, "b": 2, "c": [1.0], "d": "1.5", "e": {"z": 1.0}, "f": "1", "g": "T\n",
+            "a": {"x": null, "z": 2.0}, "b": 2, "c": [1.0], "d": "1.5", "e": {"z": 1.0}, "f": "1", "g": "T\n",
             "h": "{x},y",
         })
     );
-    assert!(values["b"].is_i64() && values["a"]["y"].is_f64());
+    assert!(values["b"].is_i64() && values["a"]["z"].is_f64());
     let bad = given::values(&parse(&["chart", "--set", "a"])).unwrap_err();
     assert_eq!((bad.message.as_str(), bad.exit), ("failed parsing --set data: key \"a\" has no value", Exit::Usage));
     let bad = given::values(&parse(&["chart", "--set-file", "a=/no/such/file"])).unwrap_err();

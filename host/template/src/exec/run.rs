@@ -21,6 +21,9 @@ const DEADLINE_EVERY: u64 = 1024;
 
 type Steps = u64;
 
+/// An answer of the cluster, and its bytes.
+type LookedUp = (Result<Rc<Json>, String>, usize);
+
 /// However large the limit is set: the stack of a render is sized for no more.
 pub(crate) const DEPTH_MAX: u32 = 20_000;
 
@@ -28,7 +31,7 @@ pub(crate) struct Run<'r> {
     pub(crate) limits: &'r Limits,
     lookup: &'r dyn Lookup,
     /// What was looked up, by API version, kind, namespace and name, with the size of the answer.
-    looked_up: HashMap<[String; 4], (Result<Rc<Json>, String>, usize)>,
+    looked_up: HashMap<[String; 4], LookedUp>,
     looked_up_bytes: usize,
     pub(crate) deadline: &'r dyn Fn() -> bool,
     pub(crate) now_unix_ms: i64,
