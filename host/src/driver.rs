@@ -23,6 +23,7 @@ mod bindings;
 mod health;
 mod hooks;
 pub mod instance;
+mod lookup;
 mod package;
 mod release;
 mod report;
@@ -277,20 +278,22 @@ async fn act(context: Arc<Context>, effect: Effect, stop: Stop) -> Answer {
             boxed(async move { hooks::run(&context, &hook, trigger, attempt, &stop).await })
         }
         // Whether objects are taken over, and what is done about fields of others, is for the plan to use.
-        Effect::Render { maintenance, .. } => {
-            boxed(
-                async move { release::render(&context, maintenance).await.map_or_else(Answer::Failed, Answer::Rendered) },
-            )
-        }
-        Effect::Apply { .. } => boxed(async move { release::apply(&context, &stop.token).await }),
+        Effect::Render { maintenance, take_over, .. } => boxed(async move {
+            let rendered = release::render(&context, maintenance, take_over).await;
+            rendered.map_or_else(Answer::Failed, Answer::Rendered)
+        }),
+        Effect::Apply { take_over, field_conflicts, .. } => boxed(async move {
+            let decisions = release::Decisions { take_over, field_conflicts: &field_conflicts };
+            release::apply(&context, decisions, &stop.token).await
+        }),
         Effect::CheckDrift { .. } => {
             boxed(async move { release::missing(&context).await.map_or_else(Answer::Failed, Answer::Missing) })
         }
         Effect::PinRollback { .. } => {
             boxed(async move { requests::pin_rollback(&context).await.unwrap_or_else(Answer::Failed) })
         }
-        Effect::Rollback { revision, .. } => {
-            boxed(async move { requests::roll_back(&context, revision, &stop.token).await })
+        Effect::Rollback { revision, field_conflicts, .. } => {
+            boxed(async move { requests::roll_back(&context, revision, &field_conflicts, &stop.token).await })
         }
         Effect::SettleRollback { revision, .. } => {
             boxed(async move { done(requests::settle_rollback(&context, revision).await) })

@@ -95,10 +95,11 @@ fn package(args: &Render) -> Result<template::Rendered, Report> {
         namespace: args.namespace.clone(),
         name,
         revision: if args.is_upgrade { 2 } else { 1 },
+        is_install: !args.is_upgrade,
         kube_version: args.kube_version.clone().unwrap_or_else(|| KUBE_VERSION.to_owned()),
         api_versions,
     };
-    Ok(driver::render_package(&package, view)?)
+    Ok(driver::render_package(&package, view, &template::NoLookup)?)
 }
 
 fn chart(args: &Render) -> Result<template::Rendered, Report> {

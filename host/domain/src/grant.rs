@@ -384,6 +384,13 @@ pub fn allows_rendered(grant: &Grant, target: &ObjectRef, object: &serde_json::V
     Decision::Allow
 }
 
+/// May the templates of a package have this object of the cluster? Only with a permission for the whole cluster with the
+/// verb `apply`.
+#[must_use]
+pub fn allows_in_cluster(grant: &Grant, target: &ObjectRef) -> bool {
+    grant.permissions.iter().any(|line| line.covers(Verb::Apply, &target.gvk, Some(&target.name), true))
+}
+
 fn not_granted(what: &str, verb: Verb, gvk: &Gvk, name: &str, cluster: bool) -> Decision {
     let group = if gvk.group.is_empty() { "\"\"" } else { &gvk.group };
     let cluster = if cluster { ", cluster: true" } else { "" };

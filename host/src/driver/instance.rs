@@ -12,7 +12,6 @@ use barbless_domain::grant::Grant;
 use barbless_domain::identity::ApplicationId;
 use barbless_domain::package::{Package, PackageSource};
 use barbless_domain::pipeline::DeletionStep;
-use barbless_domain::release::Plan;
 use barbless_domain::requirement::Platform;
 use barbless_domain::run;
 use barbless_domain::run::SnapshotState;
@@ -25,6 +24,7 @@ use tokio::sync::watch;
 
 use super::bindings::Bindings;
 use super::health::Monitor;
+use super::release::Planned;
 use crate::notice::Notices;
 use crate::runs::RunLog;
 
@@ -111,7 +111,7 @@ pub(super) struct Data {
     /// The documents of the last apply that ended well.
     pub(super) applied: Option<Computed>,
     pub(super) snapshots: BTreeMap<String, BTreeMap<String, SnapshotStore>>,
-    pub(super) planned: Option<Arc<Plan>>,
+    pub(super) planned: Option<Arc<Planned>>,
 }
 
 /// A package whose components are compiled, linked and described.

@@ -6,12 +6,13 @@ use std::time::{Duration, Instant};
 
 use barbless_cluster::{Change, HEARTBEAT, NewRevision, Progress, Record, RecordError, ReleaseError, ReleaseOptions};
 use barbless_domain::event::{Answer, Failure, Released, Rendered};
-use barbless_domain::grant::{self, Scope};
-use barbless_domain::identity::{ApplicationId, Gvk, ObjectRef};
+use barbless_domain::grant::{self, Grant, Request, Scope};
+use barbless_domain::identity::{Gvk, ObjectRef};
 use barbless_domain::limits;
 use barbless_domain::release::{
-    self, InventoryItem, Plan, PlanInput, Readiness, ReleaseAction, ReleaseStatus, RemovalInput, history,
+    self, InventoryItem, Plan, PlanInput, Readiness, ReleaseAction, ReleaseStatus, RemovalInput, conflict, history,
 };
+use barbless_domain::request::FIELD_CONFLICTS;
 use barbless_domain::values;
 use barbless_health::readiness;
 use barbless_template as template;
@@ -20,7 +21,8 @@ use serde_json::{Map, Value, json};
 use tokio::sync::mpsc;
 use tokio_util::sync::CancellationToken;
 
-use super::instance::LoadedPackage;
+use super::instance::{Instance, LoadedPackage};
+use super::lookup::ClusterLookup;
 use super::{Context, health};
 use crate::notice::Notice;
 
@@ -31,20 +33,47 @@ const RENDER_DEADLINE: Duration = Duration::from_secs(30);
 /// Progress that nobody has read yet; what does not fit is dropped, the result has everything.
 const PROGRESS: usize = 256;
 
-/// Renders with the current values and makes the plan.
-pub(super) async fn render(context: &Arc<Context>, maintenance: bool) -> Result<Rendered, Failure> {
+/// What is applied when it is time to.
+pub(super) struct Planned {
+    /// The plan.
+    pub(super) plan: Arc<Plan>,
+    /// What the package says to its user.
+    notes: String,
+}
+
+/// Renders with the current values and makes the plan. `take_over` makes what Helm installed under the same name part of
+/// the release.
+pub(super) async fn render(context: &Arc<Context>, maintenance: bool, take_over: bool) -> Result<Rendered, Failure> {
     let package = context.instance.current()?;
-    let history = context.services.cluster.release_history(&context.instance.id).await.map_err(cluster_failure)?;
+    let cluster = &context.services.cluster;
+    let mut history = cluster.release_history(&context.instance.id).await.map_err(cluster_failure)?;
+    if take_over && let Some(theirs) = cluster.helm_release(&context.instance.id).await.map_err(cluster_failure)? {
+        history.extend(theirs.records);
+        history.sort_by_key(|record| record.revision);
+    }
     let record = history.last();
-    let objects =
-        if package.package.has_chart { rendered_objects(context, &package, record).await? } else { Vec::new() };
+    let action = action(&history);
+    let made = match package.package.has_chart {
+        true => rendered_objects(context, &package, record, action).await?,
+        false => Made::default(),
+    };
     let previous = inventory(&history);
-    let plan = plan(context, &package, action(&history), objects, &previous, maintenance).await?;
+    let input = PlanInput {
+        application: &context.instance.id,
+        package: &package.package.manifest.name,
+        action,
+        rendered: made.objects,
+        definitions: made.definitions,
+        previous: &previous,
+        maintenance,
+        skip_hooks: false,
+    };
+    let plan = plan(context, &package.grant, input).await?;
     let missing = match record {
         Some(record) if record.status == ReleaseStatus::Deployed => {
             let lasting = previous.into_iter().filter(|item| !item.transient);
             let targets: Vec<ObjectRef> = lasting.map(|item| item.target).collect();
-            context.services.cluster.missing(&context.instance.id, &targets).await.map_err(cluster_failure)?.len()
+            cluster.missing(&context.instance.id, &targets).await.map_err(cluster_failure)?.len()
         }
         _ => 0,
     };
@@ -60,19 +89,19 @@ pub(super) async fn render(context: &Arc<Context>, maintenance: bool) -> Result<
         }),
         missing: u32::try_from(missing).unwrap_or(u32::MAX),
     };
-    let plan = Arc::new(plan);
+    let planned = Arc::new(Planned { plan: Arc::new(plan), notes: made.notes });
     let unchanged = rendered.missing == 0
         && rendered.released.as_ref().is_some_and(|last| last.deployed && last.digest == rendered.digest);
     if unchanged {
         // Another process may have applied it.
-        health::watch(context, &plan);
+        health::watch(context, &planned.plan);
     }
     let mut data = context.instance.data();
     if unchanged {
         // These documents make just the objects that are there: they count as applied.
         data.applied = data.values.as_ref().map(|values| values.computed().clone());
     }
-    data.planned = Some(plan);
+    data.planned = Some(planned);
     Ok(rendered)
 }
 
@@ -97,33 +126,50 @@ fn inventory(history: &[Record]) -> Vec<InventoryItem> {
     items.into_values().collect()
 }
 
-/// What templates see, and the objects that they make of it.
+/// What templates made.
+#[derive(Default)]
+struct Made {
+    objects: Vec<release::Rendered>,
+    definitions: Vec<release::Rendered>,
+    notes: String,
+}
+
+/// What templates see, and what they make of it.
 async fn rendered_objects(
     context: &Arc<Context>,
     package: &Arc<LoadedPackage>,
     record: Option<&Record>,
-) -> Result<Vec<release::Rendered>, Failure> {
+    action: ReleaseAction,
+) -> Result<Made, Failure> {
     let (document, settings) = context.instance.documents();
-    let versions = context.services.cluster.served_versions().await.map_err(cluster_failure)?;
-    let kube_version = context.services.cluster.version().await.map_err(cluster_failure)?;
+    let cluster = &context.services.cluster;
+    let versions = cluster.served_versions().await.map_err(cluster_failure)?;
+    let kube_version = cluster.version().await.map_err(cluster_failure)?;
+    let id = &context.instance.id;
     let view = View {
         values: Value::clone(&document),
         settings: Value::clone(&settings),
-        namespace: context.instance.id.namespace().to_owned(),
-        name: context.instance.id.name().to_owned(),
+        namespace: id.namespace().to_owned(),
+        name: id.name().to_owned(),
         revision: record.map_or(1, |record| i64::from(record.revision) + 1),
+        is_install: action == ReleaseAction::Install,
         kube_version,
         api_versions: versions.into_iter().collect(),
     };
+    let lookup = ClusterLookup::new(cluster.clone(), id.clone(), package.grant.clone(), RENDER_DEADLINE);
     let package = Arc::clone(package);
-    let rendered = tokio::task::spawn_blocking(move || render_package(&package.package, view))
+    let rendered = tokio::task::spawn_blocking(move || render_package(&package.package, view, &lookup))
         .await
         .map_err(|error| Failure::new("InternalError", format!("rendering: {error}")))??;
-    Ok(rendered
-        .manifests
-        .into_iter()
-        .map(|manifest| release::Rendered { object: manifest.object, source: manifest.source })
-        .collect())
+    for warning in &rendered.warnings {
+        context.notice(Notice::Progress { text: format!("templates: {warning}") });
+    }
+    let one = |manifest: template::Manifest| release::Rendered { object: manifest.object, source: manifest.source };
+    Ok(Made {
+        objects: rendered.manifests.into_iter().map(one).collect(),
+        definitions: rendered.crds.into_iter().map(one).collect(),
+        notes: rendered.notes.unwrap_or_default(),
+    })
 }
 
 /// What a rendering is made of, beside the package.
@@ -139,16 +185,19 @@ pub(crate) struct View {
     pub(crate) name: String,
     /// Revision that the release will have.
     pub(crate) revision: i64,
+    /// Whether nothing was deployed before.
+    pub(crate) is_install: bool,
     /// Version of Kubernetes.
     pub(crate) kube_version: String,
     /// What the cluster serves: `v1`, `apps/v1`, `apps/v1/Deployment`; empty without a cluster.
     pub(crate) api_versions: BTreeSet<String>,
 }
 
-/// Renders a package: pure apart from the deadline.
+/// Renders a package: pure apart from the deadline and what `lookup` reads.
 pub(crate) fn render_package(
     package: &barbless_domain::package::Package,
     view: View,
+    lookup: &dyn template::Lookup,
 ) -> Result<template::Rendered, Failure> {
     let files = template::Files(package.source.iter().map(|(path, bytes)| (path.to_owned(), bytes.to_vec())).collect());
     let manifest = &package.manifest;
@@ -176,8 +225,8 @@ pub(crate) fn render_package(
             name: format!("{}.{}", view.namespace, view.name),
             namespace: view.namespace,
             revision: view.revision,
-            is_install: view.revision == 1,
-            is_upgrade: view.revision != 1,
+            is_install: view.is_install,
+            is_upgrade: !view.is_install,
             service: "Helm".to_owned(),
         },
         capabilities: template::Capabilities {
@@ -193,7 +242,7 @@ pub(crate) fn render_package(
         whole_numbers_are_int64: false,
         skip_schema_validation: false,
         limits: template::Limits::default(),
-        lookup: &template::NoLookup,
+        lookup,
         deadline: &late,
     };
     template::render(&input).map_err(|error| Failure {
@@ -209,17 +258,10 @@ fn seed(namespace: &str, name: &str) -> [u8; 32] {
     sha2::Sha256::digest(format!("{namespace}.{name}")).into()
 }
 
-async fn plan(
-    context: &Context,
-    package: &LoadedPackage,
-    action: ReleaseAction,
-    rendered: Vec<release::Rendered>,
-    previous: &[InventoryItem],
-    maintenance: bool,
-) -> Result<Plan, Failure> {
+async fn plan(context: &Context, grant: &Grant, input: PlanInput<'_>) -> Result<Plan, Failure> {
     // The scope of each kind is looked up before, because a plan is made without waiting.
-    let kinds: BTreeSet<Gvk> =
-        rendered.iter().filter_map(|one| ObjectRef::of(&one.object).ok()).map(|it| it.gvk).collect();
+    let all = input.rendered.iter().chain(&input.definitions);
+    let kinds: BTreeSet<Gvk> = all.filter_map(|one| ObjectRef::of(&one.object).ok()).map(|it| it.gvk).collect();
     let mut scopes: BTreeMap<Gvk, Scope> = BTreeMap::new();
     for gvk in kinds {
         match context.services.cluster.resolve(&gvk).await {
@@ -230,36 +272,40 @@ async fn plan(
             Err(error) => return Err(cluster_failure(error)),
         }
     }
-    let input = PlanInput {
-        application: &context.instance.id,
-        package: &package.package.manifest.name,
-        action,
-        rendered,
-        definitions: Vec::new(),
-        previous,
-        maintenance,
-        skip_hooks: false,
-    };
-    // Templates of an application are about its namespace; objects of the cluster come with modules.
-    let plan = release::plan(input, |gvk| scopes.get(gvk).copied(), |_| false).map_err(|refused| Failure {
+    // Templates of an application are about its namespace, unless the operator grants more.
+    let in_cluster = |target: &ObjectRef| grant::allows_in_cluster(grant, target);
+    let plan = release::plan(input, |gvk| scopes.get(gvk).copied(), in_cluster).map_err(|refused| Failure {
         reason: refused.reason().to_owned(),
         message: refused.to_string(),
         hint: refused.problems.first().map(|problem| problem.hint.clone()),
         retry_after_ms: None,
     })?;
-    let objects = plan.objects().map(|one| (&one.target, &one.object));
+    let objects = plan.objects().chain(&plan.definitions).map(|one| (&one.target, &one.object));
     let hooks = plan.all_hooks();
     for (target, object) in objects.chain(hooks.iter().map(|hook| (&hook.target, &hook.object))) {
-        grant::allows_rendered(&package.grant, target, object).into_result().map_err(|denial| {
+        grant::allows_rendered(grant, target, object).into_result().map_err(|denial| {
             Failure::new(&denial.reason, format!("{}: {}", denial.what, denial.why)).hint(denial.hint)
         })?;
     }
     Ok(plan)
 }
 
+/// What an operator decided about an apply.
+#[derive(Debug, Clone, Copy)]
+pub(super) struct Decisions<'a> {
+    /// What Helm installed under the same name becomes ours.
+    pub(super) take_over: bool,
+    /// What is done about fields of other managers: a YAML document, empty for nothing.
+    pub(super) field_conflicts: &'a str,
+}
+
 /// Applies the plan that was made last.
-pub(super) async fn apply(context: &Arc<Context>, token: &CancellationToken) -> Answer {
-    match apply_planned(context, token).await {
+pub(super) async fn apply(context: &Arc<Context>, decisions: Decisions<'_>, token: &CancellationToken) -> Answer {
+    answer(apply_planned(context, decisions, token).await)
+}
+
+fn answer(result: Result<(), Stopped>) -> Answer {
+    match result {
         Ok(()) => Answer::Done,
         Err(Stopped::Cancelled) => Answer::Cancelled,
         Err(Stopped::Failed(failure)) => Answer::Failed(failure),
@@ -291,46 +337,106 @@ impl From<ReleaseError> for Stopped {
     }
 }
 
-async fn apply_planned(context: &Arc<Context>, token: &CancellationToken) -> Result<(), Stopped> {
+async fn apply_planned(
+    context: &Arc<Context>,
+    decisions: Decisions<'_>,
+    token: &CancellationToken,
+) -> Result<(), Stopped> {
     let package = context.instance.current()?;
-    let Some(plan) = context.instance.data().planned.clone() else {
+    let Some(planned) = context.instance.data().planned.clone() else {
         return Err(Failure::new("InternalError", "nothing was rendered").into());
-    };
-    let cluster = &context.services.cluster;
-    let action = match plan.action {
-        ReleaseAction::Install => history::Action::Install,
-        ReleaseAction::Rollback => history::Action::Rollback,
-        ReleaseAction::Upgrade | ReleaseAction::Uninstall | ReleaseAction::Test => history::Action::Upgrade,
     };
     let computed = context.instance.data().values.as_ref().map(|values| values.computed().clone());
     let (_, settings) = context.instance.documents();
-    let new = NewRevision {
-        plan: &plan,
-        action,
+    let revision = NewRevision {
+        plan: &planned.plan,
+        action: match planned.plan.action {
+            ReleaseAction::Install => history::Action::Install,
+            _ => history::Action::Upgrade,
+        },
         package_version: &package.package.manifest.version.to_string(),
         settings: &settings,
-        notes: "",
+        notes: &planned.notes,
         owner: &context.services.owner,
         now: Timestamp::now(),
         rollback_of: None,
         set_aside: None,
-        take_over: false,
+        take_over: decisions.take_over,
         kept_revisions: history::KEPT_REVISIONS,
     };
-    let mut record = cluster.begin_release(&context.instance.id, new).await.map_err(record_failure)?;
+    deploy(context, &planned.plan, revision, decisions, token).await?;
+    context.instance.data().applied = computed;
+    Ok(())
+}
+
+/// Makes the objects those of an earlier revision again. Nothing is rendered.
+pub(super) async fn roll_back(
+    context: &Arc<Context>,
+    history: &[Record],
+    revision: u32,
+    decisions: Decisions<'_>,
+    token: &CancellationToken,
+) -> Answer {
+    answer(roll_back_to(context, history, revision, decisions, token).await)
+}
+
+async fn roll_back_to(
+    context: &Arc<Context>,
+    history: &[Record],
+    revision: u32,
+    decisions: Decisions<'_>,
+    token: &CancellationToken,
+) -> Result<(), Stopped> {
+    let package = context.instance.current()?;
+    let (Some(target), Some(last)) = (history.iter().find(|record| record.revision == revision), history.last()) else {
+        return Err(Failure::new("NoSuchRevision", format!("there is no revision {revision} any more")).into());
+    };
+    let previous = inventory(history);
+    let input = PlanInput {
+        application: &context.instance.id,
+        package: &target.package.0,
+        action: ReleaseAction::Rollback,
+        rendered: target.rendered(),
+        definitions: Vec::new(),
+        previous: &previous,
+        maintenance: false,
+        skip_hooks: false,
+    };
+    // The record is a Secret that others may have written: what it asks for is granted, or it is not applied.
+    let plan = Arc::new(plan(context, &package.grant, input).await?);
+    let revision = NewRevision {
+        plan: &plan,
+        action: history::Action::Rollback,
+        package_version: &target.package.1,
+        settings: &target.settings,
+        notes: &target.notes,
+        owner: &context.services.owner,
+        now: Timestamp::now(),
+        rollback_of: Some(revision),
+        // As long as just that is rendered, the rollback holds.
+        set_aside: Some(last.set_aside.as_deref().unwrap_or(&last.digest)),
+        take_over: decisions.take_over,
+        kept_revisions: history::KEPT_REVISIONS,
+    };
+    deploy(context, &plan, revision, decisions, token).await
+}
+
+/// Applies a plan as a new revision.
+async fn deploy(
+    context: &Arc<Context>,
+    plan: &Arc<Plan>,
+    revision: NewRevision<'_>,
+    decisions: Decisions<'_>,
+    token: &CancellationToken,
+) -> Result<(), Stopped> {
+    let rules = field_rules(decisions.field_conflicts)?;
+    let cluster = &context.services.cluster;
+    let mut record = cluster.begin_release(&context.instance.id, revision).await.map_err(record_failure)?;
     let (progress, reader) = mpsc::channel(PROGRESS);
     let told = tokio::spawn(tell(Arc::clone(context), reader));
-    let options = ReleaseOptions {
-        manager: MANAGER.to_owned(),
-        ready: Arc::new(readiness_of),
-        may_see: Arc::new(may_see(&context.instance.id)),
-        rules: Vec::new(),
-        deadline: limits::APPLY_DEADLINE,
-        cancel: token.clone(),
-        progress,
-    };
+    let options = ReleaseOptions { rules, ..options(context, limits::APPLY_DEADLINE, token, progress) };
     let result = {
-        let work = cluster.apply_release(&plan, &options);
+        let work = cluster.apply_release(plan, &options);
         let mut work = std::pin::pin!(work);
         loop {
             tokio::select! {
@@ -352,10 +458,37 @@ async fn apply_planned(context: &Arc<Context>, token: &CancellationToken) -> Res
     };
     cluster.finish_release(&mut record, status, &description, Timestamp::now()).await.map_err(record_failure)?;
     result?;
-    context.instance.data().applied = computed;
-    health::watch(context, &plan);
-    context.objects.store(plan.objects().count(), std::sync::atomic::Ordering::Relaxed);
+    health::watch(context, plan);
+    context.objects.store(plan.objects.len(), std::sync::atomic::Ordering::Relaxed);
     Ok(())
+}
+
+/// What an operator decided about fields of other managers.
+fn field_rules(text: &str) -> Result<Vec<conflict::Rule>, Failure> {
+    let bad = |message: String, hint: &str| Failure::new("BadFieldConflicts", message).hint(hint.to_owned());
+    let document: Value = match text.trim() {
+        "" => Value::Null,
+        text => serde_saphyr::from_str(text)
+            .map_err(|error| bad(format!("annotation {FIELD_CONFLICTS}: {error}"), "write a YAML list"))?,
+    };
+    conflict::rules(&document).map_err(|error| bad(format!("annotation {FIELD_CONFLICTS}: {error}"), error.hint()))
+}
+
+fn options(
+    context: &Context,
+    deadline: Duration,
+    token: &CancellationToken,
+    progress: mpsc::Sender<Progress>,
+) -> ReleaseOptions {
+    ReleaseOptions {
+        manager: MANAGER.to_owned(),
+        ready: Arc::new(readiness_of),
+        may_see: Arc::new(may_see(&context.instance)),
+        rules: Vec::new(),
+        deadline,
+        cancel: token.clone(),
+        progress,
+    }
 }
 
 async fn tell(context: Arc<Context>, mut progress: mpsc::Receiver<Progress>) {
@@ -377,12 +510,15 @@ async fn tell(context: Arc<Context>, mut progress: mpsc::Receiver<Progress>) {
     }
 }
 
-/// A package may wait for what is in its own namespace; it would learn what is elsewhere.
-fn may_see(id: &ApplicationId) -> impl Fn(&ObjectRef, Scope) -> Result<(), String> + Send + Sync + use<> {
-    let namespace = id.namespace().to_owned();
-    move |target, _| match target.namespace == namespace {
-        true => Ok(()),
-        false => Err(format!("a package may only wait for objects in its namespace '{namespace}'")),
+/// A package may wait for what its grant lets it see; it would learn what is elsewhere.
+fn may_see(instance: &Instance) -> impl Fn(&ObjectRef, Scope) -> Result<(), String> + Send + Sync + use<> {
+    let id = instance.id.clone();
+    let grant = instance.current().map(|package| package.grant.clone()).unwrap_or_else(|_| Grant::none());
+    move |target, scope| {
+        let (namespace, name) = (target.namespace.as_str(), Some(target.name.as_str()));
+        let request = Request::Read { gvk: &target.gvk, namespace, name, scope };
+        let allowed = grant::allows(&id, &grant, request).into_result();
+        allowed.map_err(|denial| format!("{denial}; {}", denial.hint))
     }
 }
 
@@ -408,11 +544,7 @@ pub(super) async fn missing(context: &Arc<Context>) -> Result<u32, Failure> {
 
 /// Deletes the objects of the release and waits until they are observed gone.
 pub(super) async fn uninstall(context: &Arc<Context>, skip_hooks: bool, token: &CancellationToken) -> Answer {
-    match uninstall_release(context, skip_hooks, token).await {
-        Ok(()) => Answer::Done,
-        Err(Stopped::Cancelled) => Answer::Cancelled,
-        Err(Stopped::Failed(failure)) => Answer::Failed(failure),
-    }
+    answer(uninstall_release(context, skip_hooks, token).await)
 }
 
 async fn uninstall_release(context: &Arc<Context>, skip_hooks: bool, token: &CancellationToken) -> Result<(), Stopped> {
@@ -421,15 +553,7 @@ async fn uninstall_release(context: &Arc<Context>, skip_hooks: bool, token: &Can
     let Some(record) = history.last() else { return Ok(()) };
     let (progress, reader) = mpsc::channel(PROGRESS);
     let told = tokio::spawn(tell(Arc::clone(context), reader));
-    let options = ReleaseOptions {
-        manager: MANAGER.to_owned(),
-        ready: Arc::new(readiness_of),
-        may_see: Arc::new(may_see(&context.instance.id)),
-        rules: Vec::new(),
-        deadline: limits::UNINSTALL_DEADLINE,
-        cancel: token.clone(),
-        progress,
-    };
+    let options = options(context, limits::UNINSTALL_DEADLINE, token, progress);
     health::stop(context);
     let removal = release::plan_removal(&RemovalInput {
         application: &context.instance.id,

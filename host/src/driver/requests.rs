@@ -8,7 +8,7 @@ use barbless_domain::request::ROLLBACK_TO;
 use tokio_util::sync::CancellationToken;
 
 use super::Context;
-use super::release::cluster_failure;
+use super::release::{self, Decisions, cluster_failure};
 
 /// Finds out which revision "the one before the last" is and writes its number into the request. A process that goes on
 /// after this one would otherwise count from the revision that the rollback makes.
@@ -27,7 +27,12 @@ pub(super) async fn pin_rollback(context: &Context) -> Result<Answer, Failure> {
 }
 
 /// Makes the objects those of an earlier revision again.
-pub(super) async fn roll_back(context: &Arc<Context>, revision: u32, token: &CancellationToken) -> Answer {
+pub(super) async fn roll_back(
+    context: &Arc<Context>,
+    revision: u32,
+    field_conflicts: &str,
+    token: &CancellationToken,
+) -> Answer {
     let history = match context.services.cluster.release_history(&context.instance.id).await {
         Ok(history) => history,
         Err(error) => return Answer::Failed(cluster_failure(error)),
@@ -42,9 +47,8 @@ pub(super) async fn roll_back(context: &Arc<Context>, revision: u32, token: &Can
     if history.last().is_some_and(done) {
         return Answer::Done;
     }
-    // The executor of plans performs rollbacks; until it does, the request is answered and nothing is touched.
-    let _ = token;
-    Answer::Refused(Failure::new("RollbackUnavailable", format!("revision {revision} cannot be brought back yet")))
+    let decisions = Decisions { take_over: false, field_conflicts };
+    release::roll_back(context, &history, revision, decisions, token).await
 }
 
 /// Takes the request off, unless it is another one by now.
