@@ -8,5 +8,6 @@ mod bad_packages;
 mod cli;
 mod hostile;
 mod life;
+mod release;
 mod restart;
 mod world;

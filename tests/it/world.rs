@@ -67,7 +67,7 @@ impl Bundles for Shelf {
 pub(crate) struct World {
     pub(crate) cluster: Cluster,
     pub(crate) services: Arc<Services>,
-    _devcluster: DevCluster,
+    pub(crate) devcluster: DevCluster,
     platform: Arc<watch::Sender<Platform>>,
 }
 
@@ -91,7 +91,7 @@ impl World {
             owner: "tests".to_owned(),
             platform: facts,
         });
-        Self { cluster, services, _devcluster: devcluster, platform: Arc::new(platform) }
+        Self { cluster, services, devcluster, platform: Arc::new(platform) }
     }
 
     /// The cluster is of this version from now on.

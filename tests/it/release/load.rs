@@ -1,0 +1,40 @@
+//! A package of a realistic size: 200 objects. And how much is asked of the API server for it.
+
+use std::collections::BTreeMap;
+
+use serde_json::{Value, json};
+
+use super::chart::{Chart, account, chart, config_map_with, deployment, secret, service};
+
+/// Objects of [`package`].
+pub(crate) const OBJECTS: usize = 200;
+/// Kinds of [`package`].
+pub(crate) const KINDS: usize = 5;
+
+/// 40 services of one Deployment, one Service, one ConfigMap of 2 KB, one Secret and an account each.
+pub(crate) fn package() -> Chart {
+    let objects = (0..OBJECTS / KINDS).flat_map(|index| {
+        let name = format!("service-{index}");
+        let settings: Value = (0..20).map(|key| (format!("key-{key}"), json!("value ".repeat(16)))).collect();
+        let token = json!({"token": "c2VjcmV0IG9mIHRoZSBzZXJ2aWNl"});
+        [
+            account(&name),
+            secret(&name).set("/data", token),
+            config_map_with(&name, settings),
+            service(&name),
+            deployment(&name).set("/spec/replicas", json!(2)),
+        ]
+    });
+    chart().put("all.yaml", objects)
+}
+
+/// Requests by verb; questions about what the API server serves are `discovery`.
+pub(crate) fn by_verb(requests: &BTreeMap<String, usize>) -> BTreeMap<String, usize> {
+    let mut verbs = BTreeMap::new();
+    for (what, count) in requests {
+        let (verb, plural) = what.split_once(' ').unwrap_or((what, ""));
+        let verb = if plural.is_empty() { "discovery" } else { verb };
+        *verbs.entry(verb.to_owned()).or_default() += count;
+    }
+    verbs
+}

@@ -1,0 +1,344 @@
+//! A release on a development cluster: what `helm install`, `upgrade`, `rollback`, `uninstall` and `test` do, done with the
+//! release engine of the host.
+
+use std::collections::{BTreeMap, BTreeSet};
+use std::io::{Read as _, Write as _};
+use std::sync::Arc;
+use std::time::Duration;
+
+use barbless_cluster::{Cluster, Record};
+use barbless_devcluster::{Config, DevCluster};
+use barbless_domain::grant::Scope;
+use barbless_domain::identity::{ApplicationId, Gvk, ObjectRef};
+use barbless_domain::release::conflict::Rule;
+use barbless_domain::release::{self, Plan, PlanInput, Readiness, ReleaseAction, Refused};
+use barbless_template::{Lookup, NoLookup};
+use base64::Engine as _;
+use base64::engine::general_purpose::STANDARD;
+use kube::api::{Api, DeleteParams, DynamicObject, Patch, PatchParams, PostParams};
+use kube::core::GroupVersionKind;
+use serde_json::{Value, json};
+use tokio_util::sync::CancellationToken;
+
+use super::chart::{Chart, Object};
+use super::helm;
+use super::tap::Tap;
+
+/// Nothing waits for so long unless something is wrong.
+const PATIENCE: Duration = Duration::from_secs(30);
+
+/// A cluster, and a process that has one release on it.
+#[derive(Clone)]
+pub(crate) struct Site {
+    pub(crate) devcluster: DevCluster,
+    pub(crate) id: ApplicationId,
+    /// The cluster as the process sees it; everything that it does is in `tap`.
+    pub(crate) cluster: Cluster,
+    pub(crate) tap: Arc<Tap>,
+    pub(crate) options: Options,
+    /// Somebody else, whose requests are not written down.
+    other: kube::Client,
+}
+
+/// How the process works.
+#[derive(Clone, Debug)]
+pub(crate) struct Options {
+    /// Name of the process.
+    pub(crate) owner: String,
+    /// How long an operation may take.
+    pub(crate) deadline: Duration,
+    /// Whether Helm hooks run.
+    pub(crate) hooks: bool,
+    /// Revisions that are kept.
+    pub(crate) kept_revisions: usize,
+    /// Whether a removal keeps the history.
+    pub(crate) keep_history: bool,
+    /// Whether a release of Helm is taken over.
+    pub(crate) take_over: bool,
+    /// Whether objects of the cluster are allowed.
+    pub(crate) cluster_allowed: bool,
+    /// Every object counts as ready.
+    pub(crate) all_ready: bool,
+    /// What is done about fields of others.
+    pub(crate) rules: Vec<Rule>,
+    /// Ends an operation.
+    pub(crate) cancel: CancellationToken,
+}
+
+/// Why an operation failed.
+#[derive(Debug, Clone)]
+pub(crate) struct Failed {
+    pub(crate) reason: String,
+    pub(crate) message: String,
+    pub(crate) hint: String,
+}
+
+impl From<Refused> for Failed {
+    fn from(refused: Refused) -> Self {
+        let hint = refused.problems.first().map(|it| it.hint.clone()).unwrap_or_default();
+        Self { reason: refused.reason().to_owned(), message: refused.to_string(), hint }
+    }
+}
+
+/// Lines of a log, written with semicolons between them.
+pub(crate) fn seq(text: &str) -> Vec<String> {
+    text.split(';').map(|line| line.trim().to_owned()).collect()
+}
+
+impl Site {
+    pub(crate) async fn new() -> Self {
+        Self::on(DevCluster::start(Config::default()).await.unwrap(), "first")
+    }
+
+    /// A cluster whose seconds last a millisecond.
+    pub(crate) async fn fast() -> Self {
+        let config = Config { second: Duration::from_millis(1), ..Config::default() };
+        Self::on(DevCluster::start(config).await.unwrap(), "first")
+    }
+
+    /// A process on a cluster.
+    pub(crate) fn on(devcluster: DevCluster, owner: &str) -> Self {
+        let (client, tap) = Tap::on(&devcluster);
+        let options = Options {
+            owner: owner.to_owned(),
+            deadline: PATIENCE,
+            hooks: true,
+            kept_revisions: 10,
+            keep_history: false,
+            take_over: false,
+            cluster_allowed: true,
+            all_ready: false,
+            rules: Vec::new(),
+            cancel: CancellationToken::new(),
+        };
+        let (id, other) = (ApplicationId::new("default", "r").unwrap(), Tap::on(&devcluster).0);
+        Self { devcluster, id, cluster: Cluster::new(client), tap, options, other }
+    }
+
+    /// The same process, working in another way.
+    pub(crate) fn with(&self, change: impl FnOnce(&mut Options)) -> Self {
+        let mut site = self.clone();
+        change(&mut site.options);
+        site
+    }
+
+    /// The same process, no longer cancelled.
+    pub(crate) fn again(&self) -> Self {
+        self.with(|options| options.cancel = CancellationToken::new())
+    }
+
+    /// Another process on the same cluster.
+    pub(crate) fn another(&self, owner: &str) -> Self {
+        Self::on(self.devcluster.clone(), owner)
+    }
+
+    // What was done.
+
+    /// What was changed since the last look, in the form in which it can be compared.
+    pub(crate) fn changes(&self) -> Vec<String> {
+        helm::normal(self.log())
+    }
+
+    /// What was changed since the last look, in the order in which it was.
+    pub(crate) fn log(&self) -> Vec<String> {
+        let lines = self.tap.lines();
+        self.tap.clear();
+        lines
+    }
+
+    /// The same; a record is shown when its status changes.
+    pub(crate) fn log_without_repeats(&self) -> Vec<String> {
+        helm::without_repeats(self.log())
+    }
+
+    /// Revisions with their status.
+    pub(crate) async fn history(&self) -> Vec<(u32, &'static str)> {
+        let records = self.another("reader").cluster.release_history(&self.id).await.unwrap();
+        records.iter().map(|record| (record.revision, record.status.as_str())).collect()
+    }
+
+    /// The last revision.
+    pub(crate) async fn last(&self) -> Record {
+        self.another("reader").cluster.latest_release(&self.id).await.unwrap().expect("a release")
+    }
+
+    // What somebody else does.
+
+    async fn api(&self, object: &Object) -> Api<DynamicObject> {
+        let target = ObjectRef::of(&object.0).unwrap();
+        let Gvk { group, version, kind } = &target.gvk;
+        let gvk = GroupVersionKind::gvk(group, version, kind);
+        let (resource, facts) = kube::discovery::pinned_kind(&self.other, &gvk).await.unwrap();
+        match facts.scope {
+            kube::discovery::Scope::Cluster => Api::all_with(self.other.clone(), &resource),
+            kube::discovery::Scope::Namespaced => Api::namespaced_with(self.other.clone(), "default", &resource),
+        }
+    }
+
+    /// The object as it is in the cluster.
+    pub(crate) async fn get(&self, object: &Object) -> Option<Value> {
+        let found = self.api(object).await.get_opt(&name_of(object)).await.unwrap();
+        found.map(|it| serde_json::to_value(it).unwrap())
+    }
+
+    /// Whether the object is in the cluster.
+    pub(crate) async fn has(&self, object: &Object) -> bool {
+        self.get(object).await.is_some()
+    }
+
+    /// Somebody creates it.
+    pub(crate) async fn put(&self, object: &Object) {
+        self.put_as(object, "somebody").await;
+    }
+
+    /// Somebody creates it with this field manager.
+    pub(crate) async fn put_as(&self, object: &Object, manager: &str) {
+        let parameters = PostParams { field_manager: Some(manager.to_owned()), ..PostParams::default() };
+        let document: DynamicObject = serde_json::from_value(object.0.clone()).unwrap();
+        self.api(object).await.create(&parameters, &document).await.unwrap();
+    }
+
+    /// Somebody applies it with this field manager.
+    pub(crate) async fn apply_as(&self, object: &Object, manager: &str) {
+        let parameters = PatchParams::apply(manager);
+        self.api(object).await.patch(&name_of(object), &parameters, &Patch::Apply(&object.0)).await.unwrap();
+    }
+
+    /// Somebody deletes it.
+    pub(crate) async fn remove(&self, object: &Object) {
+        self.api(object).await.delete(&name_of(object), &DeleteParams::background()).await.unwrap();
+    }
+
+    async fn merge(&self, object: &Object, patch: Value) {
+        let parameters = PatchParams { field_manager: Some("somebody".to_owned()), ..PatchParams::default() };
+        self.api(object).await.patch(&name_of(object), &parameters, &Patch::Merge(&patch)).await.unwrap();
+    }
+
+    /// Somebody annotates it.
+    pub(crate) async fn annotate(&self, object: &Object, name: &str, value: &str) {
+        self.merge(object, json!({"metadata": {"annotations": {name: value}}})).await;
+    }
+
+    /// Somebody labels it.
+    pub(crate) async fn relabel(&self, object: &Object, name: &str, value: &str) {
+        self.merge(object, json!({"metadata": {"labels": {name: value}}})).await;
+    }
+
+    /// Somebody puts a finalizer on it.
+    pub(crate) async fn hold(&self, object: &Object, finalizer: &str) {
+        self.merge(object, json!({"metadata": {"finalizers": [finalizer]}})).await;
+    }
+
+    /// Somebody takes the finalizers off.
+    pub(crate) async fn release(&self, object: &Object) {
+        self.merge(object, json!({"metadata": {"finalizers": null}})).await;
+    }
+
+    /// Somebody scales it with kubectl.
+    pub(crate) async fn scale(&self, object: &Object, replicas: u32) {
+        let parameters = PatchParams { field_manager: Some("kubectl".to_owned()), ..PatchParams::default() };
+        let patch = Patch::Merge(json!({"spec": {"replicas": replicas}}));
+        self.api(object).await.patch_scale(&name_of(object), &parameters, &patch).await.unwrap();
+    }
+
+    /// Waits until the object is there and as wanted.
+    pub(crate) async fn until(&self, what: &str, object: &Object, holds: impl Fn(&Value) -> bool) {
+        let begun = std::time::Instant::now();
+        while begun.elapsed() < PATIENCE {
+            if self.get(object).await.is_some_and(|object| holds(&object)) {
+                return;
+            }
+            tokio::time::sleep(Duration::from_millis(5)).await;
+        }
+        panic!("not in time: {what}");
+    }
+
+    // Release records, as another tool writes them.
+
+    fn record(revision: u32) -> Object {
+        super::chart::object("v1", "Secret", &format!("sh.helm.release.v1.r.v{revision}"))
+    }
+
+    async fn change_record(&self, revision: u32, change: impl FnOnce(&mut Value)) {
+        let secret = self.get(&Self::record(revision)).await.unwrap();
+        let mut release = unpack(&secret);
+        change(&mut release);
+        let status = release["info"]["status"].clone();
+        self.merge(
+            &Self::record(revision),
+            json!({"metadata": {"labels": {"status": status}}, "data": {"release": pack(&release)}}),
+        )
+        .await;
+    }
+
+    /// A tool died and left a revision like this, without an owner.
+    pub(crate) async fn leave_pending(&self, revision: u32, status: &str) {
+        self.change_record(revision, |release| release["info"]["status"] = json!(status)).await;
+    }
+
+    /// Replaces text in the manifest of a record.
+    pub(crate) async fn rewrite_record(&self, revision: u32, from: &str, to: &str) {
+        self.change_record(revision, |release| {
+            let manifest = release["manifest"].as_str().unwrap();
+            assert!(manifest.contains(from), "{manifest}");
+            release["manifest"] = json!(manifest.replace(from, to));
+        })
+        .await;
+    }
+
+    /// Helm installed a release of this name.
+    pub(crate) async fn helm_record(&self, revision: u32, status: &str, objects: &[&Object]) {
+        let documents = objects.iter().map(|it| format!("---\n# Source: t/templates/a.yaml\n{}\n", it.0));
+        let now = jiff::Timestamp::now().to_string();
+        let release = json!({
+            "name": "r", "namespace": "default", "version": revision, "manifest": documents.collect::<String>(),
+            "info": {"first_deployed": now, "last_deployed": now, "deleted": "", "description": "", "status": status},
+            "chart": {"metadata": {"name": "t", "version": "0.1.0", "apiVersion": "v2"}}, "config": {},
+        });
+        let secret = Self::record(revision)
+            .set("/type", json!("helm.sh/release.v1"))
+            .set("/data", json!({"release": pack(&release)}))
+            .label("name", "r")
+            .label("owner", "helm")
+            .label("status", status)
+            .label("version", &revision.to_string());
+        self.put_as(&secret, "helm").await;
+    }
+
+    /// The process that works on the last revision gave its last sign of life long ago.
+    pub(crate) async fn owner_dies(&self) {
+        let Some((revision, _)) = self.history().await.last().copied() else { return };
+        let secret = self.get(&Self::record(revision)).await.unwrap();
+        let beat = "packages.deckhouse.io/release-heartbeat";
+        if secret["metadata"]["annotations"].get(beat).is_some() {
+            self.annotate(&Self::record(revision), beat, "1").await;
+        }
+    }
+}
+
+fn name_of(object: &Object) -> String {
+    object.0["metadata"]["name"].as_str().unwrap().to_owned()
+}
+
+/// The JSON in a Secret of Helm.
+pub(crate) fn unpack(secret: &Value) -> Value {
+    let outer = STANDARD.decode(secret["data"]["release"].as_str().unwrap()).unwrap();
+    let mut text = String::new();
+    flate2::read::GzDecoder::new(STANDARD.decode(outer).unwrap().as_slice()).read_to_string(&mut text).unwrap();
+    serde_json::from_str(&text).unwrap()
+}
+
+fn pack(release: &Value) -> String {
+    let mut packer = flate2::write::GzEncoder::new(Vec::new(), flate2::Compression::best());
+    packer.write_all(release.to_string().as_bytes()).unwrap();
+    STANDARD.encode(STANDARD.encode(packer.finish().unwrap()))
+}
+
+/// Readiness as the host sees it.
+fn readiness(object: &Value) -> Readiness {
+    match barbless_health::readiness(object) {
+        barbless_health::Readiness::Ready => Readiness::Ready,
+        barbless_health::Readiness::NotReady { reason } => Readiness::Waiting(reason),
+        barbless_health::Readiness::Failed { reason } => Readiness::Failed(reason),
+    }
+}
