@@ -267,6 +267,8 @@ pub(crate) struct Sorted {
     pub(crate) hooks_at: usize,
     /// Where the text of each hook ends in `output`, and whether it is a test.
     pub(crate) hooks: Vec<(usize, bool)>,
+    /// Objects that are left out, and why.
+    pub(crate) left_out: Vec<String>,
 }
 
 struct Entry {
@@ -284,12 +286,15 @@ impl Entry {
 /// Parses the files, given in the order of their paths, and sorts what they hold.
 pub(crate) fn collect<'f>(files: impl Iterator<Item = (&'f str, &'f str)>, nodes: usize) -> Result<Sorted, Error> {
     let (mut release, mut hooks): (Vec<Entry>, Vec<Entry>) = (Vec::new(), Vec::new());
+    let mut left_out = Vec::new();
     for (source, text) in files {
         for (text, manifest) in parse(source, text, nodes)? {
             let annotation = manifest.as_ref().and_then(Manifest::hook_annotation);
             let is_hook = annotation.is_some();
             // Helm ignores an object that names no event it knows.
-            if annotation.is_some_and(|events| !events.split(',').any(is_event)) {
+            if let Some(events) = annotation.filter(|events| !events.split(',').any(is_event)) {
+                let kind = manifest.as_ref().map_or("", Manifest::kind);
+                left_out.push(format!("{source}: a {kind} is left out, because helm.sh/hook {events:?} names no event"));
                 continue;
             }
             let entry = Entry { source: source.to_string(), text, manifest };
@@ -312,7 +317,7 @@ pub(crate) fn collect<'f>(files: impl Iterator<Item = (&'f str, &'f str)>, nodes
     for manifest in release.into_iter().chain(hooks).filter_map(|entry| entry.manifest) {
         flatten(manifest, &mut manifests);
     }
-    Ok(Sorted { manifests, output, hooks_at, hooks: ends })
+    Ok(Sorted { manifests, output, hooks_at, hooks: ends, left_out })
 }
 
 fn is_event(word: &str) -> bool {

@@ -297,6 +297,7 @@ fn render_here(input: &Input<'_>) -> Result<Rendered, Error> {
     let objects = files.iter().filter(|file| !file.path.ends_with("NOTES.txt") && !is_partial(&file.path));
     let nodes = input.limits.document_nodes;
     let sorted = manifest::collect(objects.map(|file| (file.path.as_str(), file.text.as_str())), nodes)?;
+    warnings.extend(sorted.left_out);
     let mut crds = Vec::new();
     for (path, text) in &plan.crds {
         crds.extend(manifest::parse(path, text, nodes)?.into_iter().filter_map(|(_, manifest)| manifest));

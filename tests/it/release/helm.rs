@@ -28,7 +28,11 @@ fn notation(line: &str) -> Option<String> {
     let (name, status) = rest.split_once(" status=").unwrap_or((rest, ""));
     if kind == "ReleaseSecret" {
         let revision = name.rsplit_once(".v")?.1;
-        return Some(if verb.starts_with("delete") { format!("D R{revision}") } else { format!("R{revision} {status}") });
+        return Some(if verb.starts_with("delete") {
+            format!("D R{revision}")
+        } else {
+            format!("R{revision} {status}")
+        });
     }
     match verb {
         _ if verb.starts_with("apply(") => Some(format!("A {kind}/{name}")),
@@ -42,14 +46,14 @@ fn notation(line: &str) -> Option<String> {
 /// which Helm writes old first and we new first, because a crash in between must leave a deployed one) is sorted.
 pub(crate) fn normal(lines: impl IntoIterator<Item = String>) -> Vec<String> {
     let mut out = without_repeats(lines);
-    let group = |line: &str| match line.split_once(' ') {
-        Some(("A" | "D", what)) if what.contains('/') => {
-            format!("{} {}", &line[..1], what.split_once('/').unwrap_or_default().0)
-        }
-        Some((record, _)) if record.starts_with('R') => "R".to_owned(),
-        _ => line.to_owned(),
+    let may_swap = |a: &String, b: &String| {
+        let (Some((a, what)), Some((b, other))) = (a.split_once(' '), b.split_once(' ')) else { return false };
+        let kind = |what: &str| what.split_once('/').map(|(kind, _)| kind.to_owned());
+        let of_one_kind = a == b && kind(what).is_some() && kind(what) == kind(other);
+        let of_two_records = a.starts_with('R') && b.starts_with('R') && a != b;
+        of_one_kind || of_two_records
     };
-    out.chunk_by_mut(|a, b| group(a) == group(b)).for_each(<[String]>::sort);
+    out.chunk_by_mut(may_swap).for_each(<[String]>::sort);
     out
 }
 

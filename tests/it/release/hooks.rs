@@ -16,12 +16,13 @@ fn with_hooks(hooks: impl IntoIterator<Item = super::chart::Object>) -> Chart {
 async fn h01_a_weight_that_is_no_number_counts_as_none() {
     let site = Site::new().await;
     let hook = |name: &str| job(name).hook("pre-install");
-    let chart = chart().put(
-        "h.yaml",
-        [hook("j5").weight("5"), hook("jbad").weight("abc"), hook("j0"), hook("jm5").weight("-5")],
-    );
+    let chart = chart()
+        .put("h.yaml", [hook("j5").weight("5"), hook("jbad").weight("abc"), hook("j0"), hook("jm5").weight("-5")]);
     site.install(&chart).await.unwrap();
-    assert_eq!(site.changes(), seq("R1 pending-install; A Job/jm5; A Job/j0; A Job/jbad; A Job/j5; R1 deployed"));
+    assert_eq!(
+        site.log_without_repeats(),
+        seq("R1 pending-install; A Job/jm5; A Job/j0; A Job/jbad; A Job/j5; R1 deployed")
+    );
 }
 
 /// Ours (decision 5): weight, kind, name, as Helm documents; Helm's code has name before kind.
@@ -72,9 +73,8 @@ async fn h06_an_unknown_event_leaves_the_object_out() {
         "h.yaml",
         [config_map("a").hook("pre-instal"), config_map("b").hook("crd-install"), config_map("c").hook("")],
     );
-    let plan = site.plan(&chart).await.unwrap();
-    assert_eq!(plan.notes.len(), 3, "{:?}", plan.notes);
-    assert!(plan.notes[0].contains(r#""pre-instal" is no event"#), "{:?}", plan.notes);
+    let told = chart.render("default", 1, &barbless_template::NoLookup).unwrap().warnings;
+    assert!(told.iter().any(|line| line.contains("pre-instal")), "{told:?}");
     site.install(&chart).await.unwrap();
     assert_eq!(site.changes(), seq("R1 pending-install; R1 deployed"));
 }
@@ -104,10 +104,7 @@ async fn h08_what_an_earlier_run_left_goes_first() {
     site.upgrade(&chart().put("h.yaml", [hook]).put("cm.yaml", [config_map_with("cm", json!({"k": "2"}))]))
         .await
         .unwrap();
-    assert_eq!(
-        site.changes(),
-        seq("R2 pending-upgrade; D Job/j; A Job/j; A ConfigMap/cm; R1 superseded; R2 deployed")
-    );
+    assert_eq!(site.changes(), seq("R2 pending-upgrade; D Job/j; A Job/j; A ConfigMap/cm; R1 superseded; R2 deployed"));
     let after = site.get(&job("j")).await.unwrap();
     assert_ne!(before["metadata"]["uid"], after["metadata"]["uid"]);
 }
@@ -318,15 +315,13 @@ async fn h21_a_failed_upgrade_goes_back_to_the_last_good_revision() {
 #[tokio::test]
 async fn h22_a_rollback_runs_the_hooks_of_its_target() {
     let site = Site::new().await;
-    let hooks = |of: &str| {
-        [job(&format!("pre-{of}")).hook("pre-rollback"), job(&format!("post-{of}")).hook("post-rollback")]
-    };
+    let hooks =
+        |of: &str| [job(&format!("pre-{of}")).hook("pre-rollback"), job(&format!("post-{of}")).hook("post-rollback")];
     let first = chart()
         .put("a.yaml", [config_map_with("same", json!({"v": "1"})), config_map("gone")])
         .put("h.yaml", hooks("one"));
-    let second = chart()
-        .put("a.yaml", [config_map_with("same", json!({"v": "2"})), account("new")])
-        .put("h.yaml", hooks("two"));
+    let second =
+        chart().put("a.yaml", [config_map_with("same", json!({"v": "2"})), account("new")]).put("h.yaml", hooks("two"));
     site.install(&first).await.unwrap();
     site.upgrade(&second).await.unwrap();
     site.changes();
@@ -344,12 +339,7 @@ async fn h23_hooks_around_a_removal_stay_behind() {
     let site = Site::new().await;
     let chart = chart().put(
         "a.yaml",
-        [
-            config_map("x"),
-            deployment("d"),
-            job("pre-del").hook("pre-delete"),
-            job("post-del").hook("post-delete"),
-        ],
+        [config_map("x"), deployment("d"), job("pre-del").hook("pre-delete"), job("post-del").hook("post-delete")],
     );
     site.install(&chart).await.unwrap();
     site.changes();
@@ -513,10 +503,7 @@ async fn h34_a_cancelled_hook_leaves_an_orderly_release() {
         cancel.cancel();
     });
     assert_eq!(result.unwrap_err().reason, "Cancelled");
-    assert_eq!(
-        site.log_without_repeats(),
-        seq("R1 pending-install; A Job/j1; A Job/j2; D Job/j1; R1 failed")
-    );
+    assert_eq!(site.log_without_repeats(), seq("R1 pending-install; A Job/j1; A Job/j2; D Job/j1; R1 failed"));
     let record = site.last().await;
     assert_eq!(record.owner, None);
     site.again().install(&with_hooks([])).await.unwrap();
@@ -532,8 +519,7 @@ async fn n3_an_object_of_nobody_is_deployed_at_its_moments_and_never_deleted() {
         let free = free.note("werf.io/deploy-on", "pre-install,upgrade").note("werf.io/ownership", "anyone");
         chart().put("a.yaml", [free, config_map_with("cm", json!({"k": value}))])
     };
-    let refused = site.install(&chart("1")).await;
-    refused.unwrap();
+    site.install(&chart("1")).await.unwrap();
     site.uninstall().await.unwrap();
     assert!(site.has(&object("v1", "ConfigMap", "free")).await);
 }

@@ -1,10 +1,10 @@
 //! O17-O33: revisions, names, documents, fields, records.
 
-use base64::Engine as _;
-use base64::engine::general_purpose::STANDARD;
 use barbless_domain::identity::ApplicationId;
 use barbless_domain::release::conflict;
 use barbless_domain::release::{UpgradeReason, upgrade_needed};
+use base64::Engine as _;
+use base64::engine::general_purpose::STANDARD;
 use serde_json::{Value, json};
 
 use super::chart::{chart, config_map, config_map_with, deployment, job, object, service};
@@ -303,7 +303,8 @@ async fn o33_a_record_that_is_too_large_stops_everything_beforehand() {
         .collect();
         STANDARD.encode(bytes)
     };
-    let large = [config_map_with("huge", json!({"k": noise(700_000)})), config_map_with("big", json!({"k": noise(500_000)}))];
+    let large =
+        [config_map_with("huge", json!({"k": noise(700_000)})), config_map_with("big", json!({"k": noise(500_000)}))];
     let failed = site.install(&chart().put("a.yaml", large).put("b.yaml", [config_map("small")])).await.unwrap_err();
     assert_eq!(failed.reason, "ReleaseTooLarge", "{failed:?}");
     let (huge, big) = (failed.message.find("huge").unwrap(), failed.message.find("big").unwrap());

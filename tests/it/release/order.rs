@@ -2,9 +2,7 @@
 
 use serde_json::json;
 
-use super::chart::{
-    Object, account, chart, config_map, config_map_with, definition, deployment, job, object, secret,
-};
+use super::chart::{Object, account, chart, config_map, config_map_with, definition, deployment, job, object, secret};
 use super::helm::recorded;
 use super::site::{Site, seq};
 
@@ -182,10 +180,8 @@ async fn o06_dropped_objects_are_gone_when_the_upgrade_ends() {
     site.hold(&config_map("gone"), "example.com/hold").await;
     let chart = chart().put("a.yaml", [config_map("same")]);
     let (result, ()) = tokio::join!(site.upgrade(&chart), async {
-        site.until("it is being deleted", &config_map("gone"), |it| {
-            it["metadata"].get("deletionTimestamp").is_some()
-        })
-        .await;
+        site.until("it is being deleted", &config_map("gone"), |it| it["metadata"].get("deletionTimestamp").is_some())
+            .await;
         assert_eq!(site.history().await, [(1, "deployed"), (2, "pending-upgrade")], "the upgrade waits for it");
         site.release(&config_map("gone")).await;
     });
@@ -262,7 +258,8 @@ async fn o11_objects_of_others_stop_an_installation_before_any_write() {
     let site = Site::new().await;
     site.put(&config_map("x")).await;
     site.put(&secret("s").label("packages.deckhouse.io/instance", "other")).await;
-    let failed = site.install(&chart().put("a.yaml", [config_map("x"), secret("s"), config_map("y")])).await.unwrap_err();
+    let failed =
+        site.install(&chart().put("a.yaml", [config_map("x"), secret("s"), config_map("y")])).await.unwrap_err();
     assert_eq!(failed.reason, "ObjectNotOwned");
     for part in ["ConfigMap default/x", "Secret default/s", "packages.deckhouse.io/instance", "other"] {
         assert!(failed.message.contains(part), "{failed:?}");

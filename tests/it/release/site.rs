@@ -11,8 +11,9 @@ use barbless_devcluster::{Config, DevCluster};
 use barbless_domain::grant::Scope;
 use barbless_domain::identity::{ApplicationId, Gvk, ObjectRef};
 use barbless_domain::release::conflict::Rule;
-use barbless_domain::release::{self, Plan, PlanInput, Readiness, ReleaseAction, Refused};
-use barbless_template::{Lookup, NoLookup};
+use barbless_domain::release::history::{self, Action};
+use barbless_domain::release::{self, InventoryItem, Plan, PlanInput, Readiness, Refused, ReleaseAction, Rendered};
+use barbless_template::NoLookup;
 use base64::Engine as _;
 use base64::engine::general_purpose::STANDARD;
 use kube::api::{Api, DeleteParams, DynamicObject, Patch, PatchParams, PostParams};
@@ -340,5 +341,249 @@ fn readiness(object: &Value) -> Readiness {
         barbless_health::Readiness::Ready => Readiness::Ready,
         barbless_health::Readiness::NotReady { reason } => Readiness::Waiting(reason),
         barbless_health::Readiness::Failed { reason } => Readiness::Failed(reason),
+    }
+}
+
+/// The operations.
+impl Site {
+    /// The plan of an upgrade to a chart, or of its installation.
+    pub(crate) async fn plan(&self, chart: &Chart) -> Result<Plan, Failed> {
+        let history = self.records().await?;
+        self.plan_for(chart, action_of(&history), &history).await
+    }
+
+    async fn plan_for(&self, chart: &Chart, action: ReleaseAction, history: &[Record]) -> Result<Plan, Failed> {
+        let revision = history.last().map_or(1, |last| last.revision + 1);
+        let rendered = chart.render(self.id.namespace(), revision, &NoLookup).map_err(|message| Failed {
+            reason: "RenderFailed".to_owned(),
+            message,
+            hint: String::new(),
+        })?;
+        let all = |manifests: Vec<barbless_template::Manifest>| -> Vec<Rendered> {
+            manifests.into_iter().map(|it| Rendered { object: it.object, source: it.source }).collect()
+        };
+        self.make_plan(action, all(rendered.manifests), all(rendered.crds), history).await
+    }
+
+    async fn make_plan(
+        &self,
+        action: ReleaseAction,
+        rendered: Vec<Rendered>,
+        definitions: Vec<Rendered>,
+        history: &[Record],
+    ) -> Result<Plan, Failed> {
+        let kinds: BTreeSet<Gvk> =
+            rendered.iter().chain(&definitions).filter_map(|it| Some(ObjectRef::of(&it.object).ok()?.gvk)).collect();
+        let mut scopes: BTreeMap<Gvk, Scope> = BTreeMap::new();
+        for kind in kinds {
+            if let Ok(resource) = self.cluster.resolve(&kind).await {
+                scopes.insert(kind, resource.scope);
+            }
+        }
+        let previous = inventory(history);
+        let input = PlanInput {
+            application: &self.id,
+            package: "t",
+            action,
+            rendered,
+            definitions,
+            previous: &previous,
+            maintenance: false,
+            skip_hooks: !self.options.hooks,
+        };
+        let allowed = self.options.cluster_allowed;
+        Ok(release::plan(input, |kind| scopes.get(kind).copied(), |_| allowed)?)
+    }
+
+    async fn records(&self) -> Result<Vec<Record>, Failed> {
+        self.cluster.release_history(&self.id).await.map_err(|error| Failed {
+            reason: error.reason().to_owned(),
+            message: error.chain(),
+            hint: String::new(),
+        })
+    }
+
+    /// `helm install`.
+    pub(crate) async fn install(&self, chart: &Chart) -> Result<(), Failed> {
+        let history = self.records().await?;
+        let plan = self.plan_for(chart, ReleaseAction::Install, &history).await?;
+        self.deploy(&plan, Action::Install, chart.notes(), None).await
+    }
+
+    /// `helm upgrade`; what was never deployed is still being installed.
+    pub(crate) async fn upgrade(&self, chart: &Chart) -> Result<(), Failed> {
+        let history = self.records().await?;
+        let plan = self.plan_for(chart, ReleaseAction::Upgrade, &history).await?;
+        self.deploy(&plan, Action::Upgrade, chart.notes(), None).await
+    }
+
+    /// Whichever of the two it is, as the host decides it.
+    pub(crate) async fn apply(&self, chart: &Chart) -> Result<(), Failed> {
+        let known: Vec<_> = self.records().await?.iter().map(Record::revision).collect();
+        match history::next_action(&known) {
+            Action::Install => self.install(chart).await,
+            Action::Upgrade | Action::Rollback => self.upgrade(chart).await,
+        }
+    }
+
+    /// `helm rollback`.
+    pub(crate) async fn rollback(&self, revision: u32) -> Result<(), Failed> {
+        let history = self.records().await?;
+        let known: Vec<_> = history.iter().map(Record::revision).collect();
+        let target = history::rollback_target(&known, revision).map_err(|missing| Failed {
+            reason: missing.reason().to_owned(),
+            message: missing.to_string(),
+            hint: missing.hint(),
+        })?;
+        let record = history.iter().find(|it| it.revision == target).expect("a revision of the history");
+        let plan = self.make_plan(ReleaseAction::Rollback, record.rendered(), Vec::new(), &history).await?;
+        self.deploy(&plan, Action::Rollback, Some(record.notes.clone()), Some(target)).await
+    }
+
+    /// `helm upgrade --rollback-on-failure`.
+    pub(crate) async fn upgrade_or_go_back(&self, chart: &Chart) -> Result<(), Failed> {
+        let Err(failed) = self.upgrade(chart).await else { return Ok(()) };
+        let known: Vec<_> = self.records().await?.iter().map(Record::revision).collect();
+        let last = known.last().map_or(0, |it| it.number);
+        if let Some(good) = history::last_good(&known, last) {
+            self.rollback(good).await?;
+        }
+        Err(failed)
+    }
+
+    /// Whether the host would upgrade to this chart: what a reconciliation asks before it does anything.
+    pub(crate) async fn needs_upgrade(&self, chart: &Chart) -> bool {
+        let history = self.records().await.unwrap();
+        let plan = self.plan_for(chart, action_of(&history), &history).await.unwrap();
+        let missing = self.missing_of(&history).await;
+        let last = history.last().map(|last| (last.status, last.digest.as_str()));
+        release::upgrade_needed(last, &plan.digest, &missing).is_some()
+    }
+
+    /// What is missing in the cluster, as a reconciliation finds it.
+    pub(crate) async fn missing(&self) -> Vec<ObjectRef> {
+        let history = self.records().await.unwrap();
+        self.missing_of(&history).await
+    }
+
+    async fn missing_of(&self, history: &[Record]) -> Vec<ObjectRef> {
+        let lasting = inventory(history).into_iter().filter(|item| !item.transient);
+        let targets: Vec<ObjectRef> = lasting.map(|item| item.target).collect();
+        self.cluster.missing(&self.id, &targets).await.unwrap()
+    }
+
+    /// All objects of the kind of this one in the namespace.
+    pub(crate) async fn list(&self, kind: &Object) -> Vec<Value> {
+        let (api_version, name) = (kind.0["apiVersion"].clone(), kind.0["kind"].clone());
+        let listed = self.api(kind).await.list(&kube::api::ListParams::default()).await.unwrap();
+        let items = listed.items.into_iter().map(|it| {
+            let mut object = serde_json::to_value(it).unwrap();
+            (object["apiVersion"], object["kind"]) = (api_version.clone(), name.clone());
+            object
+        });
+        items.collect()
+    }
+}
+
+// BRIDGE: until `Cluster::deploy` is there.
+fn action_of(history: &[Record]) -> ReleaseAction {
+    let known: Vec<_> = history.iter().map(Record::revision).collect();
+    match history::next_action(&known) {
+        Action::Install => ReleaseAction::Install,
+        Action::Upgrade | Action::Rollback => ReleaseAction::Upgrade,
+    }
+}
+
+fn inventory(history: &[Record]) -> Vec<InventoryItem> {
+    let from = history.iter().rposition(|record| record.status == release::ReleaseStatus::Deployed).unwrap_or(0);
+    let mut items: BTreeMap<ObjectRef, InventoryItem> = BTreeMap::new();
+    for record in history.get(from..).unwrap_or_default() {
+        items.extend(record.inventory().into_iter().map(|item| (item.target.clone(), item)));
+    }
+    items.into_values().collect()
+}
+
+fn record_failed(error: barbless_cluster::RecordError) -> Failed {
+    Failed {
+        reason: error.reason().to_owned(),
+        message: error.chain(),
+        hint: error.hint().unwrap_or_default().to_owned(),
+    }
+}
+
+fn release_failed(error: barbless_cluster::ReleaseError) -> Failed {
+    Failed {
+        reason: error.reason().to_owned(),
+        message: error.chain(),
+        hint: error.hint().unwrap_or_default().to_owned(),
+    }
+}
+
+impl Site {
+    fn release_options(&self) -> barbless_cluster::ReleaseOptions {
+        let all = self.options.all_ready;
+        barbless_cluster::ReleaseOptions {
+            manager: "barbless".to_owned(),
+            ready: Arc::new(move |object| if all { Readiness::Ready } else { readiness(object) }),
+            may_see: Arc::new(|_, _| Ok(())),
+            deadline: self.options.deadline,
+            cancel: self.options.cancel.clone(),
+            progress: tokio::sync::mpsc::channel(1).0,
+        }
+    }
+
+    async fn deploy(
+        &self,
+        plan: &Plan,
+        action: Action,
+        notes: Option<String>,
+        rollback_of: Option<u32>,
+    ) -> Result<(), Failed> {
+        let now = jiff::Timestamp::now;
+        let new = barbless_cluster::NewRevision {
+            plan,
+            action,
+            package_version: "0.1.0",
+            settings: &json!({}),
+            notes: notes.as_deref().unwrap_or_default(),
+            owner: &self.options.owner,
+            now: now(),
+            rollback_of,
+            set_aside: None,
+            take_over: self.options.take_over,
+            kept_revisions: self.options.kept_revisions,
+        };
+        let mut record = self.cluster.begin_release(&self.id, new).await.map_err(record_failed)?;
+        let options = self.release_options();
+        let result = self.cluster.apply_release(plan, &options).await;
+        let status = match &result {
+            Ok(_) => release::ReleaseStatus::Deployed,
+            Err(_) => release::ReleaseStatus::Failed,
+        };
+        self.cluster.finish_release(&mut record, status, "", now()).await.map_err(record_failed)?;
+        result.map(drop).map_err(release_failed)
+    }
+
+    pub(crate) async fn uninstall(&self) -> Result<Vec<String>, Failed> {
+        let history = self.records().await?;
+        let Some(record) = history.last() else { return Ok(Vec::new()) };
+        let plan = release::plan_removal(&release::RemovalInput {
+            application: &self.id,
+            package: "t",
+            inventory: &inventory(&history),
+            defined: &record.defined(),
+            hooks: &record.hooks(),
+            skip_hooks: !self.options.hooks,
+        });
+        let removed = self.cluster.uninstall(&plan, &self.release_options()).await.map_err(release_failed)?;
+        self.cluster.delete_releases(&self.id).await.unwrap();
+        Ok(removed.left.into_iter().map(|(target, why)| format!("{target}: {why}")).collect())
+    }
+
+    pub(crate) async fn test(&self) -> Result<(), Failed> {
+        let history = self.records().await?;
+        let record = history.last().expect("a release");
+        let plan = release::plan_test(&self.id, "t", &record.hooks());
+        self.cluster.apply_release(&plan, &self.release_options()).await.map(drop).map_err(release_failed)
     }
 }

@@ -90,7 +90,7 @@ impl Tap {
         let place = Place::of(parts.uri.path());
         let query = parts.uri.query().unwrap_or_default().to_owned();
         let verb = verb_of(&parts.method, &place, &query, content_type(&parts.headers));
-        let writes = !matches!(*verb, *"get" | *"list" | *"watch") && !query.contains("dryRun=");
+        let writes = !matches!(verb, "get" | "list" | "watch") && !query.contains("dryRun=");
         let fate = {
             let mut state = self.state();
             *state.requests.entry(format!("{verb} {}", place.plural)).or_default() += 1;
