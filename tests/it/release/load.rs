@@ -38,3 +38,23 @@ pub(crate) fn by_verb(requests: &BTreeMap<String, usize>) -> BTreeMap<String, us
     }
     verbs
 }
+
+/// What a reconciliation asks that finds nothing to do: one list for each kind and one of the records, and no write. An
+/// installation makes one write for each object, and two for the record.
+#[cfg(test)]
+#[tokio::test(flavor = "multi_thread")]
+async fn two_hundred_objects_cost_what_they_must() {
+    let site = super::site::Site::new().await;
+    site.install(&package()).await.unwrap();
+    let requests = by_verb(&site.tap.requests());
+    assert_eq!(requests["apply"], OBJECTS, "{requests:?}");
+    assert_eq!(site.tap.writes(), OBJECTS + 2, "{requests:?}");
+    site.tap.clear();
+    assert!(!site.needs_upgrade(&package()).await);
+    let requests = site.tap.requests();
+    assert_eq!(site.tap.writes(), 0, "{requests:?}");
+    let lists = requests.iter().filter(|(what, _)| what.starts_with("list "));
+    let too_many: Vec<_> = lists.filter(|(what, count)| **count > 1 + usize::from(*what == "list secrets")).collect();
+    assert!(too_many.is_empty(), "{requests:?}");
+    assert!(requests.keys().all(|what| what.starts_with("list ") || what.starts_with("get ")), "{requests:?}");
+}

@@ -43,6 +43,7 @@ pub(crate) struct Site {
 
 /// How the process works.
 #[derive(Clone, Debug)]
+#[allow(dead_code, reason = "rows that are ignored until there is `Cluster::deploy` set what nothing reads yet")]
 pub(crate) struct Options {
     /// Name of the process.
     pub(crate) owner: String,
@@ -485,7 +486,8 @@ impl Site {
     }
 }
 
-// BRIDGE: until `Cluster::deploy` is there.
+// What the loop of an application does around the work: begins a revision, applies, ends it.
+
 fn action_of(history: &[Record]) -> ReleaseAction {
     let known: Vec<_> = history.iter().map(Record::revision).collect();
     match history::next_action(&known) {
