@@ -99,7 +99,6 @@ async fn o22_partials_notes_and_empty_documents_are_no_objects() {
 }
 
 #[tokio::test]
-#[ignore = "needs `Cluster::deploy`, which carries the record through an operation"]
 async fn o23_a_field_of_somebody_else_is_a_conflict_unless_it_is_taken() {
     let site = Site::new().await;
     let chart = |replicas: u32| chart().put("a.yaml", [deployment("d").set("/spec/replicas", json!(replicas))]);

@@ -505,19 +505,17 @@ fn inventory(history: &[Record]) -> Vec<InventoryItem> {
     items.into_values().collect()
 }
 
-fn record_failed(error: barbless_cluster::RecordError) -> Failed {
-    Failed {
-        reason: error.reason().to_owned(),
-        message: error.chain(),
-        hint: error.hint().unwrap_or_default().to_owned(),
+impl From<barbless_cluster::RecordError> for Failed {
+    fn from(error: barbless_cluster::RecordError) -> Self {
+        let hint = error.hint().unwrap_or_default().to_owned();
+        Self { reason: error.reason().to_owned(), message: error.chain(), hint }
     }
 }
 
-fn release_failed(error: barbless_cluster::ReleaseError) -> Failed {
-    Failed {
-        reason: error.reason().to_owned(),
-        message: error.chain(),
-        hint: error.hint().unwrap_or_default().to_owned(),
+impl From<barbless_cluster::ReleaseError> for Failed {
+    fn from(error: barbless_cluster::ReleaseError) -> Self {
+        let hint = error.hint().unwrap_or_default().to_owned();
+        Self { reason: error.reason().to_owned(), message: error.chain(), hint }
     }
 }
 
@@ -528,6 +526,7 @@ impl Site {
             manager: "barbless".to_owned(),
             ready: Arc::new(move |object| if all { Readiness::Ready } else { readiness(object) }),
             may_see: Arc::new(|_, _| Ok(())),
+            rules: self.options.rules.clone(),
             deadline: self.options.deadline,
             cancel: self.options.cancel.clone(),
             progress: tokio::sync::mpsc::channel(1).0,
@@ -555,15 +554,15 @@ impl Site {
             take_over: self.options.take_over,
             kept_revisions: self.options.kept_revisions,
         };
-        let mut record = self.cluster.begin_release(&self.id, new).await.map_err(record_failed)?;
+        let mut record = self.cluster.begin_release(&self.id, new).await?;
         let options = self.release_options();
         let result = self.cluster.apply_release(plan, &options).await;
         let status = match &result {
             Ok(_) => release::ReleaseStatus::Deployed,
             Err(_) => release::ReleaseStatus::Failed,
         };
-        self.cluster.finish_release(&mut record, status, "", now()).await.map_err(record_failed)?;
-        result.map(drop).map_err(release_failed)
+        self.cluster.finish_release(&mut record, status, "", now()).await?;
+        Ok(result.map(drop)?)
     }
 
     pub(crate) async fn uninstall(&self) -> Result<Vec<String>, Failed> {
@@ -577,7 +576,7 @@ impl Site {
             hooks: &record.hooks(),
             skip_hooks: !self.options.hooks,
         });
-        let removed = self.cluster.uninstall(&plan, &self.release_options()).await.map_err(release_failed)?;
+        let removed = self.cluster.uninstall(&plan, &self.release_options()).await?;
         self.cluster.delete_releases(&self.id).await.unwrap();
         Ok(removed.left.into_iter().map(|(target, why)| format!("{target}: {why}")).collect())
     }
@@ -586,6 +585,6 @@ impl Site {
         let history = self.records().await?;
         let record = history.last().expect("a release");
         let plan = release::plan_test(&self.id, "t", &record.hooks());
-        self.cluster.apply_release(&plan, &self.release_options()).await.map(drop).map_err(release_failed)
+        Ok(self.cluster.apply_release(&plan, &self.release_options()).await.map(drop)?)
     }
 }
