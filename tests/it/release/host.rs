@@ -21,7 +21,6 @@ fn looking(template: &str) -> PackageSource {
 
 /// The trap of every chart that makes something only if it is not there: the next upgrade deletes it.
 #[tokio::test(flavor = "multi_thread")]
-#[ignore = "the templates of an application cannot look at the cluster yet"]
 async fn o35_what_is_only_rendered_when_it_is_missing_goes_with_the_next_upgrade() {
     let world = World::new().await;
     let template = "{{ if not (lookup \"v1\" \"ConfigMap\" .Release.Namespace \"a\") }}apiVersion: v1\nkind: ConfigMap\nmetadata:\n  \
@@ -36,7 +35,6 @@ async fn o35_what_is_only_rendered_when_it_is_missing_goes_with_the_next_upgrade
 }
 
 #[tokio::test(flavor = "multi_thread")]
-#[ignore = "the templates of an application cannot look at the cluster yet"]
 async fn o36_a_lookup_of_an_unknown_kind_fails_and_applies_nothing() {
     let world = World::new().await;
     let template = "{{ $it := lookup \"nope.io/v1\" \"Zed\" .Release.Namespace \"a\" }}apiVersion: v1\nkind: ConfigMap\nmetadata:\n  \
