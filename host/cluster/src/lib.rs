@@ -38,7 +38,8 @@ pub use record::{
     adopt_fields, helm_marks,
 };
 pub use release::{
-    Applied, Change, Foreign, PodTrouble, Progress, ReadyFn, ReleaseError, ReleaseOptions, Remaining, Removed, SeeFn,
+    AfterRemoval, Applied, Change, DeployError, Foreign, PodTrouble, Progress, ReadyFn, ReleaseError, ReleaseOptions,
+    Remaining, Removed, SeeFn,
 };
 pub use watch::{WatchEvent, WatchSpec};
 

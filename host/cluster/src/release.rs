@@ -14,7 +14,7 @@ use barbless_domain::identity::{ApplicationId, ObjectRef};
 use barbless_domain::release::conflict::Rule;
 use barbless_domain::release::{HookEvent, Outcome, Plan, Readiness, StepId, UnsafeDefinition};
 use serde_json::Value;
-use tokio::sync::{mpsc, oneshot};
+use tokio::sync::{OnceCell, mpsc, oneshot};
 use tokio::time::Instant;
 use tokio_util::sync::CancellationToken;
 
@@ -22,6 +22,7 @@ use crate::Cluster;
 use crate::error::{ConflictingField, Error, FieldConflict};
 
 mod apply;
+mod deploy;
 mod executor;
 mod external;
 mod hooks;
@@ -30,9 +31,11 @@ mod pods;
 mod remove;
 mod waiter;
 
+pub use deploy::{AfterRemoval, DeployError};
 pub use executor::{Applied, Removed};
 pub use pods::PodTrouble;
 
+use deploy::Chronicle;
 use waiter::{Ask, Goal};
 
 /// Says how far an object is.
@@ -421,6 +424,10 @@ struct Run<'a> {
     asks: mpsc::Sender<Ask>,
     /// Rules of the operator, then of the authors.
     rules: Vec<Rule>,
+    /// The record of the release.
+    chronicle: Chronicle,
+    /// Set once the record knows that objects are removed.
+    removal: OnceCell<()>,
 }
 
 /// How the work of a step ended.

@@ -4,7 +4,7 @@ use std::collections::{BTreeMap, BTreeSet};
 use std::sync::Arc;
 use std::time::{Duration, Instant};
 
-use barbless_cluster::{Change, HEARTBEAT, NewRevision, Progress, Record, RecordError, ReleaseError, ReleaseOptions};
+use barbless_cluster::{AfterRemoval, Change, DeployError, NewRevision, Progress, Record, ReleaseOptions};
 use barbless_domain::event::{Answer, Failure, Released, Rendered};
 use barbless_domain::grant::{self, Grant, Request, Scope};
 use barbless_domain::identity::{Gvk, ObjectRef};
@@ -323,17 +323,17 @@ impl From<Failure> for Stopped {
     }
 }
 
-impl From<ReleaseError> for Stopped {
-    fn from(error: ReleaseError) -> Self {
-        match error {
-            ReleaseError::Cancelled => Self::Cancelled,
-            error => Self::Failed(Failure {
-                reason: error.reason().to_owned(),
-                message: error.chain(),
-                hint: error.hint().map(str::to_owned),
-                retry_after_ms: None,
-            }),
+impl From<DeployError> for Stopped {
+    fn from(error: DeployError) -> Self {
+        if error.is_cancelled() {
+            return Self::Cancelled;
         }
+        Self::Failed(Failure {
+            reason: error.reason().to_owned(),
+            message: error.chain(),
+            hint: error.hint().map(str::to_owned),
+            retry_after_ms: None,
+        })
     }
 }
 
@@ -430,33 +430,12 @@ async fn deploy(
     token: &CancellationToken,
 ) -> Result<(), Stopped> {
     let rules = field_rules(decisions.field_conflicts)?;
-    let cluster = &context.services.cluster;
-    let mut record = cluster.begin_release(&context.instance.id, revision).await.map_err(record_failure)?;
     let (progress, reader) = mpsc::channel(PROGRESS);
     let told = tokio::spawn(tell(Arc::clone(context), reader));
     let options = ReleaseOptions { rules, ..options(context, limits::APPLY_DEADLINE, token, progress) };
-    let result = {
-        let work = cluster.apply_release(plan, &options);
-        let mut work = std::pin::pin!(work);
-        loop {
-            tokio::select! {
-                result = &mut work => break result,
-                // A missed sign of life is made up for by the next.
-                () = tokio::time::sleep(HEARTBEAT) => {
-                    if let Err(error) = cluster.release_heartbeat(&record, Timestamp::now()).await {
-                        tracing::warn!(application = %context.instance.id, error = error.chain(), "no sign of life");
-                    }
-                }
-            }
-        }
-    };
+    let result = context.services.cluster.deploy(&context.instance.id, revision, &options).await;
     drop(options);
     let _ = told.await;
-    let (status, description) = match &result {
-        Ok(_) => (ReleaseStatus::Deployed, "applied".to_owned()),
-        Err(error) => (ReleaseStatus::Failed, error.chain()),
-    };
-    cluster.finish_release(&mut record, status, &description, Timestamp::now()).await.map_err(record_failure)?;
     result?;
     health::watch(context, plan);
     context.objects.store(plan.objects.len(), std::sync::atomic::Ordering::Relaxed);
@@ -550,7 +529,7 @@ pub(super) async fn uninstall(context: &Arc<Context>, skip_hooks: bool, token: &
 async fn uninstall_release(context: &Arc<Context>, skip_hooks: bool, token: &CancellationToken) -> Result<(), Stopped> {
     let cluster = &context.services.cluster;
     let history = cluster.release_history(&context.instance.id).await.map_err(cluster_failure)?;
-    let Some(record) = history.last() else { return Ok(()) };
+    let Some(mut record) = history.last().cloned() else { return Ok(()) };
     let (progress, reader) = mpsc::channel(PROGRESS);
     let told = tokio::spawn(tell(Arc::clone(context), reader));
     let options = options(context, limits::UNINSTALL_DEADLINE, token, progress);
@@ -563,11 +542,11 @@ async fn uninstall_release(context: &Arc<Context>, skip_hooks: bool, token: &Can
         hooks: &record.hooks(),
         skip_hooks,
     });
-    let result = cluster.uninstall(&removal, &options).await;
+    let owner = &context.services.owner;
+    let result = cluster.remove_release(&removal, &mut record, owner, AfterRemoval::Forget, &options).await;
     drop(options);
     let _ = told.await;
     result?;
-    cluster.delete_releases(&context.instance.id).await.map_err(cluster_failure)?;
     Ok(())
 }
 
@@ -601,15 +580,6 @@ pub(super) async fn purge(context: &Arc<Context>) -> Result<(), Failure> {
     match report.failure() {
         None => Ok(()),
         Some(failure) => Err(failure),
-    }
-}
-
-#[expect(clippy::needless_pass_by_value, reason = "passed to map_err")]
-fn record_failure(error: RecordError) -> Failure {
-    let failure = Failure::new(error.reason(), error.chain());
-    match error.hint() {
-        Some(hint) => failure.hint(hint),
-        None => failure,
     }
 }
 

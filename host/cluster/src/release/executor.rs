@@ -13,14 +13,16 @@ use futures::future::BoxFuture;
 use futures::stream::FuturesUnordered;
 use futures::{FutureExt as _, StreamExt as _};
 use serde_json::Value;
-use tokio::sync::{mpsc, oneshot};
+use tokio::sync::{OnceCell, mpsc, oneshot};
 use tokio::time::Instant;
 
+use super::deploy::{Chronicle, Moment};
 use super::waiter::{Ask, Goal, Verdict, Waiter, Waiting, Wanted, finalizers};
 use super::{Change, Ended, Progress, ReleaseError, ReleaseOptions, Remaining, Run};
 use crate::Cluster;
 use crate::error::Error;
 use crate::limits::{CLEAN_UP, DRAIN, PARALLEL};
+use crate::record::HookPhase;
 use crate::request::metadata;
 
 /// What an apply did.
@@ -54,9 +56,8 @@ impl Cluster {
     /// # Errors
     /// See [`ReleaseError`]. What was applied before the error stays.
     pub async fn apply_release(&self, plan: &Plan, options: &ReleaseOptions) -> Result<Applied, ReleaseError> {
-        let mut applied = Applied::default();
-        Box::pin(self.carry_out(plan, options, |execution| applied = summary(execution))).await?;
-        Ok(applied)
+        let prepared = Box::pin(self.prepare(plan, options)).await?;
+        self.carry_out_prepared(plan, options, prepared, Chronicle::default()).await
     }
 
     /// Carries out the plan of a removal. Objects that are somebody else's, or that the resource policy keeps, are left.
@@ -65,30 +66,66 @@ impl Cluster {
     /// [`ReleaseError::Remaining`] if objects are still there when the time is up, with the finalizers that hold them;
     /// otherwise see [`ReleaseError`].
     pub async fn uninstall(&self, plan: &Plan, options: &ReleaseOptions) -> Result<Removed, ReleaseError> {
-        let mut applied = Applied::default();
-        Box::pin(self.carry_out(plan, options, |execution| applied = summary(execution))).await?;
+        let applied = self.apply_release(plan, options).await?;
         Ok(Removed { deleted: applied.pruned, left: applied.left })
     }
 
-    async fn carry_out(
+    /// Looks at what is there. Nothing is written.
+    pub(super) async fn prepare(&self, plan: &Plan, options: &ReleaseOptions) -> Result<Prepared, ReleaseError> {
+        let started = Instant::now();
+        let mut prepared = Prepared { started, live: BTreeMap::new() };
+        if plan.action != ReleaseAction::Uninstall {
+            let (asks, _asked) = mpsc::channel(1);
+            let run = Run::new(self, plan, options, prepared.clone(), asks, Chronicle::default());
+            prepared.live = run.in_time(run.owned_objects()).await?;
+        }
+        Ok(prepared)
+    }
+
+    /// Carries out a plan over what was there.
+    pub(super) async fn carry_out_prepared(
         &self,
         plan: &Plan,
         options: &ReleaseOptions,
-        read: impl FnOnce(&Execution<'_>),
-    ) -> Result<(), ReleaseError> {
-        let started = Instant::now();
+        prepared: Prepared,
+        chronicle: Chronicle,
+    ) -> Result<Applied, ReleaseError> {
         // A step asks once at a time, and so many work at once.
         let (asks, asked) = mpsc::channel(PARALLEL);
-        let (until, live) = (started + options.deadline, BTreeMap::new());
-        let rules = options.rules.iter().cloned().chain(own_rules(&plan.objects)).collect();
-        let mut run = Run { cluster: self, plan, options, started, until, live, asks, rules };
-        if plan.action != ReleaseAction::Uninstall {
-            run.live = run.in_time(run.owned_objects()).await?;
-        }
+        let run = Run::new(self, plan, options, prepared, asks, chronicle);
         let mut performance = Performance::new(&run, asked);
-        let outcome = Box::pin(performance.perform()).await;
-        read(&performance.execution);
-        outcome
+        Box::pin(performance.perform()).await?;
+        Ok(summary(&performance.execution))
+    }
+}
+
+/// What was there before anything was written.
+#[derive(Clone)]
+pub(super) struct Prepared {
+    started: Instant,
+    /// The objects of the plan, by reference.
+    live: BTreeMap<ObjectRef, Value>,
+}
+
+impl<'a> Run<'a> {
+    fn new(
+        cluster: &'a Cluster,
+        plan: &'a Plan,
+        options: &'a ReleaseOptions,
+        prepared: Prepared,
+        asks: mpsc::Sender<Ask>,
+        chronicle: Chronicle,
+    ) -> Self {
+        let mut rules = options.rules.clone();
+        rules.extend(own_rules(&plan.objects));
+        let Prepared { started, live } = prepared;
+        let until = started + options.deadline;
+        Self { cluster, plan, options, started, until, live, asks, rules, chronicle, removal: OnceCell::new() }
+    }
+
+    /// The first object is about to be removed.
+    async fn removal_begins(&self) {
+        self.removal.get_or_init(|| self.chronicle.write(Moment::RemovalBegins)).await;
     }
 }
 
@@ -282,7 +319,11 @@ impl<'r> Performance<'r> {
                 let work = async move {
                     let ended = match cause {
                         DeleteCause::Succeeded => run.delete_applied(target, uid, *propagation).await,
-                        DeleteCause::Dropped | DeleteCause::Removed => run.delete(target, *propagation).await,
+                        DeleteCause::Dropped => run.delete(target, *propagation).await,
+                        DeleteCause::Removed => {
+                            run.removal_begins().await;
+                            run.delete(target, *propagation).await
+                        }
                     };
                     (id, ended)
                 };
@@ -482,6 +523,7 @@ impl<'r> Performance<'r> {
         if hook.is_definition() {
             self.run.cluster.forget_kinds();
         }
+        self.run.chronicle.hook_ended(&hook.target, HookPhase::Succeeded);
         self.run.tell(Progress::HookSucceeded { target: hook.target.clone(), event });
         self.execution.complete(id, Outcome::Done);
     }
@@ -498,6 +540,7 @@ impl<'r> Performance<'r> {
                     other => other,
                 };
                 if let Some(target) = step.and_then(|step| plan.target_of(step)) {
+                    self.run.chronicle.hook_ended(target, HookPhase::Failed);
                     let (target, event) = (target.clone(), *event);
                     self.run.tell(Progress::HookFailed { target, event, why: error.chain() });
                 }

@@ -4,6 +4,7 @@ use barbless_domain::grant::Scope;
 use barbless_domain::identity::ObjectRef;
 use barbless_domain::release::{DeletePolicy, HelmHook, ReleaseAction, StepId, belongs_to_host};
 
+use super::deploy::Moment;
 use super::ownership::foreign_owner;
 use super::waiter::{Verdict, outcome};
 use super::{Ended, Foreign, ReleaseError, Run};
@@ -15,6 +16,11 @@ impl Run<'_> {
         let target = &hook.target;
         if let Some(why) = self.disbelieved(hook).await? {
             return Ok(Ended::left(why));
+        }
+        self.chronicle.write(|written| Moment::HookBegins(target.clone(), written)).await;
+        // A hook that is not in the record does not run.
+        if self.options.cancel.is_cancelled() {
+            return Err(ReleaseError::Cancelled);
         }
         let mut before = self.cluster.get(target).await?;
         if let Some(live) = &before {
