@@ -53,6 +53,8 @@ impl Chart {
             capabilities: Capabilities::default(),
             now_unix_ms: 0,
             seed: [7; 32],
+            whole_numbers_are_int64: false,
+            skip_schema_validation: false,
             limits: Limits::default(),
             lookup,
             deadline: &never,

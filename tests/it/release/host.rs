@@ -55,10 +55,9 @@ async fn a_reconciliation_brings_back_what_somebody_deleted() {
     let app = world.install("looks", source, nothing()).await;
     app.ready().await;
     let before = app.object("v1", "ConfigMap", "a").await.unwrap();
-    let api = kube::Api::<k8s_openapi::api::core::v1::ConfigMap>::namespaced(
-        barbless::app::client_of(&world.devcluster),
-        "default",
-    );
+    let client = barbless::app::client_of(&world.devcluster);
+    let kind = kube::api::ApiResource::from_gvk(&kube::core::GroupVersionKind::gvk("", "v1", "ConfigMap"));
+    let api = kube::Api::<kube::core::DynamicObject>::namespaced_with(client, "default", &kind);
     api.delete("a", &kube::api::DeleteParams::default()).await.unwrap();
     app.change(json!({"again": 1})).await;
     app.wait("reconciled", |app| app.is_idle() && app.status().observed_generation == 2).await;

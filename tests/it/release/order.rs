@@ -92,7 +92,6 @@ async fn o01_kinds_are_installed_in_order() {
 /// Ours (design 7): webhooks first, then custom resources while what serves them still runs; with Helm unknown kinds are
 /// last, after their definition and their operator.
 #[tokio::test]
-#[ignore = "needs `Cluster::deploy`, which carries the record through an operation"]
 async fn o02_kinds_are_removed_in_the_opposite_order() {
     let site = site_with_foreign_kinds().await.with(|options| options.all_ready = true);
     site.install(&chart().put("all.yaml", one_of_each_kind())).await.unwrap();
@@ -213,7 +212,6 @@ async fn o07_a_rollback_brings_back_what_was() {
 
 /// Ours: an unknown policy is an error before anything is written; with Helm the object is an orphan that nobody reports.
 #[tokio::test]
-#[ignore = "needs `Cluster::deploy`, which carries the record through an operation"]
 async fn o08_a_removal_keeps_what_says_keep() {
     let site = Site::new().await;
     let keep = config_map("keep1").resource_policy("  Keep ");
@@ -256,7 +254,6 @@ async fn o10_a_policy_on_the_live_object_counts() {
 
 /// Ours: the mark of ownership is the label of the instance, and all objects in the way are told at once.
 #[tokio::test]
-#[ignore = "needs `Cluster::deploy`, which carries the record through an operation"]
 async fn o11_objects_of_others_stop_an_installation_before_any_write() {
     let site = Site::new().await;
     site.put(&config_map("x")).await;

@@ -199,7 +199,6 @@ async fn a_removal_killed_at_every_request_is_completed_by_the_next_process() {
 /// A process that only seemed dead wakes up after another went on: its next word about the release is refused, and it
 /// stops.
 #[tokio::test]
-#[ignore = "needs `Cluster::deploy`, which carries the record through an operation"]
 async fn a_process_that_was_taken_for_dead_stops() {
     let site = Site::new().await;
     let slow = chart().put(

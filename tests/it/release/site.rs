@@ -6,7 +6,7 @@ use std::io::{Read as _, Write as _};
 use std::sync::Arc;
 use std::time::Duration;
 
-use barbless_cluster::{Cluster, Record};
+use barbless_cluster::{AfterRemoval, Cluster, Record};
 use barbless_devcluster::{Config, DevCluster};
 use barbless_domain::grant::Scope;
 use barbless_domain::identity::{ApplicationId, Gvk, ObjectRef};
@@ -43,7 +43,6 @@ pub(crate) struct Site {
 
 /// How the process works.
 #[derive(Clone, Debug)]
-#[allow(dead_code, reason = "rows that are ignored until there is `Cluster::deploy` set what nothing reads yet")]
 pub(crate) struct Options {
     /// Name of the process.
     pub(crate) owner: String,
@@ -505,15 +504,8 @@ fn inventory(history: &[Record]) -> Vec<InventoryItem> {
     items.into_values().collect()
 }
 
-impl From<barbless_cluster::RecordError> for Failed {
-    fn from(error: barbless_cluster::RecordError) -> Self {
-        let hint = error.hint().unwrap_or_default().to_owned();
-        Self { reason: error.reason().to_owned(), message: error.chain(), hint }
-    }
-}
-
-impl From<barbless_cluster::ReleaseError> for Failed {
-    fn from(error: barbless_cluster::ReleaseError) -> Self {
+impl From<barbless_cluster::DeployError> for Failed {
+    fn from(error: barbless_cluster::DeployError) -> Self {
         let hint = error.hint().unwrap_or_default().to_owned();
         Self { reason: error.reason().to_owned(), message: error.chain(), hint }
     }
@@ -554,20 +546,12 @@ impl Site {
             take_over: self.options.take_over,
             kept_revisions: self.options.kept_revisions,
         };
-        let mut record = self.cluster.begin_release(&self.id, new).await?;
-        let options = self.release_options();
-        let result = self.cluster.apply_release(plan, &options).await;
-        let status = match &result {
-            Ok(_) => release::ReleaseStatus::Deployed,
-            Err(_) => release::ReleaseStatus::Failed,
-        };
-        self.cluster.finish_release(&mut record, status, "", now()).await?;
-        Ok(result.map(drop)?)
+        Ok(self.cluster.deploy(&self.id, new, &self.release_options()).await.map(drop)?)
     }
 
     pub(crate) async fn uninstall(&self) -> Result<Vec<String>, Failed> {
         let history = self.records().await?;
-        let Some(record) = history.last() else { return Ok(Vec::new()) };
+        let Some(mut record) = history.last().cloned() else { return Ok(Vec::new()) };
         let plan = release::plan_removal(&release::RemovalInput {
             application: &self.id,
             package: "t",
@@ -576,15 +560,16 @@ impl Site {
             hooks: &record.hooks(),
             skip_hooks: !self.options.hooks,
         });
-        let removed = self.cluster.uninstall(&plan, &self.release_options()).await?;
-        self.cluster.delete_releases(&self.id).await.unwrap();
+        let after = if self.options.keep_history { AfterRemoval::KeepHistory } else { AfterRemoval::Forget };
+        let (owner, options) = (&self.options.owner, self.release_options());
+        let removed = self.cluster.remove_release(&plan, &mut record, owner, after, &options).await?;
         Ok(removed.left.into_iter().map(|(target, why)| format!("{target}: {why}")).collect())
     }
 
     pub(crate) async fn test(&self) -> Result<(), Failed> {
         let history = self.records().await?;
-        let record = history.last().expect("a release");
+        let mut record = history.last().cloned().expect("a release");
         let plan = release::plan_test(&self.id, "t", &record.hooks());
-        Ok(self.cluster.apply_release(&plan, &self.release_options()).await.map(drop)?)
+        Ok(self.cluster.test_release(&plan, &mut record, &self.release_options()).await.map(drop)?)
     }
 }

@@ -117,7 +117,17 @@ impl Cluster {
         options: &ReleaseOptions,
     ) -> Result<Applied, DeployError> {
         let (plan, take_over) = (revision.plan, revision.take_over);
-        let prepared = Box::pin(self.prepare(plan, options)).await?;
+        let prepared = match Box::pin(self.prepare(plan, options, take_over)).await {
+            // Objects of Helm are most likely those of its release: that is the thing to say.
+            Err(ReleaseError::NotOurs { objects }) if !take_over => {
+                let theirs = self.helm_release(application).await.map_err(RecordError::from)?;
+                return Err(match theirs.and_then(|release| Some(release.records.last()?.revision)) {
+                    Some(revision) => RecordError::BelongsToHelm { application: application.clone(), revision }.into(),
+                    None => ReleaseError::NotOurs { objects }.into(),
+                });
+            }
+            prepared => prepared?,
+        };
         let mut record = self.begin_release(application, revision).await?;
         if take_over {
             self.adopt(plan, &options.manager).await.map_err(ReleaseError::from)?;
@@ -155,7 +165,7 @@ impl Cluster {
         let revision = record.revision();
         history::may_remove(std::slice::from_ref(&revision), owner, Timestamp::now())
             .map_err(|refusal| RecordError::Refused { application: application.clone(), refusal })?;
-        let prepared = Box::pin(self.prepare(plan, options)).await?;
+        let prepared = Box::pin(self.prepare(plan, options, false)).await?;
         let stop = options.cancel.child_token();
         let options = ReleaseOptions { cancel: stop.clone(), ..options.clone() };
         let (told, moments) = mpsc::channel(MOMENTS);
@@ -182,7 +192,7 @@ impl Cluster {
         record: &mut Record,
         options: &ReleaseOptions,
     ) -> Result<Applied, DeployError> {
-        let prepared = Box::pin(self.prepare(plan, options)).await?;
+        let prepared = Box::pin(self.prepare(plan, options, false)).await?;
         let stop = options.cancel.child_token();
         let options = ReleaseOptions { cancel: stop.clone(), ..options.clone() };
         let (told, moments) = mpsc::channel(MOMENTS);

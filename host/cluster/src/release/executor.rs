@@ -56,7 +56,7 @@ impl Cluster {
     /// # Errors
     /// See [`ReleaseError`]. What was applied before the error stays.
     pub async fn apply_release(&self, plan: &Plan, options: &ReleaseOptions) -> Result<Applied, ReleaseError> {
-        let prepared = Box::pin(self.prepare(plan, options)).await?;
+        let prepared = Box::pin(self.prepare(plan, options, false)).await?;
         self.carry_out_prepared(plan, options, prepared, Chronicle::default()).await
     }
 
@@ -70,14 +70,19 @@ impl Cluster {
         Ok(Removed { deleted: applied.pruned, left: applied.left })
     }
 
-    /// Looks at what is there. Nothing is written.
-    pub(super) async fn prepare(&self, plan: &Plan, options: &ReleaseOptions) -> Result<Prepared, ReleaseError> {
+    /// Looks at what is there. Nothing is written. With `take_over`, objects of Helm's release of the same name are ours.
+    pub(super) async fn prepare(
+        &self,
+        plan: &Plan,
+        options: &ReleaseOptions,
+        take_over: bool,
+    ) -> Result<Prepared, ReleaseError> {
         let started = Instant::now();
         let mut prepared = Prepared { started, live: BTreeMap::new() };
         if plan.action != ReleaseAction::Uninstall {
             let (asks, _asked) = mpsc::channel(1);
             let run = Run::new(self, plan, options, prepared.clone(), asks, Chronicle::default());
-            prepared.live = run.in_time(run.owned_objects()).await?;
+            prepared.live = run.in_time(run.owned_objects(take_over)).await?;
         }
         Ok(prepared)
     }

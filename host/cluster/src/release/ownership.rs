@@ -11,6 +11,7 @@ use serde_json::Value;
 use super::{Foreign, ReleaseError, Run, Work};
 use crate::error::Error;
 use crate::limits::PARALLEL;
+use crate::record::helm_marks;
 use crate::request::{annotation, label};
 
 /// Whose a live object is, if it is not the application's. `managed` says that an earlier apply left it, by its record:
@@ -62,11 +63,12 @@ pub(super) fn claimed_by(application: &ApplicationId, target: &ObjectRef, live: 
 }
 
 impl Run<'_> {
-    /// The live objects of the plan, its hooks and definitions included, by reference.
+    /// The live objects of the plan, its hooks and definitions included, by reference. With `take_over`, those in the
+    /// namespace that Helm's release of the same name has are ours.
     ///
     /// # Errors
     /// [`ReleaseError::NotOurs`] with all objects that are somebody else's.
-    pub(super) async fn owned_objects(&self) -> Result<BTreeMap<ObjectRef, Value>, ReleaseError> {
+    pub(super) async fn owned_objects(&self, take_over: bool) -> Result<BTreeMap<ObjectRef, Value>, ReleaseError> {
         let plan = self.plan;
         let definitions = plan.definitions.iter().map(|it| &it.object);
         let defined = defined_by(plan.objects().map(|it| &it.object).chain(definitions));
@@ -104,7 +106,10 @@ impl Run<'_> {
         let mut live = BTreeMap::new();
         let mut foreign = Vec::new();
         for (target, own, object) in found.into_iter().flatten() {
-            let is_managed = managed.contains(&(&target.gvk.group, &target.gvk.kind, &target.namespace, &target.name));
+            // Helm's marks are taken for ours where the operator has asked for that.
+            let of_helm = take_over && helm_marks(&object).is_some_and(|marks| marks.are_of(self.application()));
+            let is_managed =
+                of_helm || managed.contains(&(&target.gvk.group, &target.gvk.kind, &target.namespace, &target.name));
             let owner = match own {
                 true => foreign_owner(self.application(), &target, &object, is_managed),
                 false => claimed_by(self.application(), &target, &object),

@@ -4,7 +4,7 @@ use std::collections::{BTreeMap, BTreeSet};
 
 use serde_json::{Map, Value};
 
-use super::directives::{Directives, Ownership};
+use super::directives::{Directives, Ownership, Phase};
 use super::helm::{HOOK_ANNOTATION, HookMark, hook_mark, sort_hooks};
 use super::{
     APPLICATION_ANNOTATION, HERITAGE, HERITAGE_LABEL, HelmHook, HookEvent, MAINTENANCE_LABEL, OBJECTS_MAX, PlanInput,
@@ -65,9 +65,14 @@ pub(super) fn accept(
     for one in rendered {
         match judge.object(one, &mut problems) {
             Some(Judged::Object(object, directives)) => accepted.objects.push((object, directives)),
-            Some(Judged::Hook(hook)) => {
+            Some(Judged::Hook(hook, directives)) => {
                 for event in &hook.events {
                     accepted.hooks.entry(*event).or_default().push(hook.clone());
+                }
+                // It may be both: deployed before an installation and with the objects of an upgrade.
+                if directives.deploy_on.iter().any(|(_, phase)| *phase == Phase::Main) {
+                    let HelmHook { target, object, source, .. } = hook;
+                    accepted.objects.push((ReleaseObject { target, object, source }, directives));
                 }
             }
             Some(Judged::LeftOut(note)) => accepted.notes.push(note),
@@ -84,7 +89,7 @@ pub(super) fn accept(
 
 enum Judged {
     Object(ReleaseObject, Directives),
-    Hook(HelmHook),
+    Hook(HelmHook, Directives),
     LeftOut(String),
 }
 
@@ -168,7 +173,8 @@ impl Judge<'_> {
                     .iter()
                     .map(|word| format!("{target} in {source}: delete policy {word:?} is not known and has no effect"));
                 self.notes.extend(told);
-                Some(Judged::Hook(HelmHook { target, object, source, events, weight, delete_policies }))
+                let hook = HelmHook { target, object, source, events, weight, delete_policies };
+                Some(Judged::Hook(hook, directives))
             }
         }
     }
