@@ -9,7 +9,7 @@ use tower::ServiceBuilder;
 
 use crate::cli::{Cli, Command};
 use crate::report::{Exit, Report};
-use crate::{build, dev, inspect, render, telemetry};
+use crate::{build, dev, inspect, plan, render, telemetry};
 
 /// Does what was typed.
 ///
@@ -21,6 +21,7 @@ pub fn run(cli: Cli) -> Result<Exit, Report> {
         Command::Dev(args) => runtime()?.block_on(dev::run(&args)),
         Command::Build(args) => build_hooks(&args),
         Command::Render(args) => render::command(&args),
+        Command::Plan(args) => runtime()?.block_on(plan::command(&args)),
         Command::Inspect(args) => runtime()?.block_on(inspect::command(&args)),
         Command::Crds => crds(),
         Command::CompileComponent => Err(Report::new("InternalError", "the compiler is started before anything else")),

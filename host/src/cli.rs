@@ -4,6 +4,7 @@ use std::net::SocketAddr;
 use std::path::PathBuf;
 use std::time::Duration;
 
+use barbless_domain::queue::Time;
 use clap::{Args, Parser, Subcommand, ValueEnum};
 
 use crate::telemetry::LogFormat;
@@ -37,6 +38,8 @@ pub enum Command {
     Build(Build),
     /// Render the templates of a package or a Helm chart.
     Render(Render),
+    /// Show what installing or upgrading a package would do, without doing it; exit code 3 if it would do anything.
+    Plan(Plan),
     /// Say what a component is: imports, hooks, what it asks for, digest and size.
     Inspect(Inspect),
     /// Print the custom resource definitions of the host as YAML.
@@ -172,6 +175,55 @@ pub struct Render {
     pub random: bool,
 }
 
+/// `barbless plan`
+#[derive(Debug, Args)]
+#[command(
+    after_help = "Hooks run for real, but nothing that they ask for is carried out, and nothing is written to the \
+                        cluster.\nThe cluster is that of --kubeconfig or --context, else a copy of the one that \
+                        `barbless dev --data-dir` keeps, else that of KUBECONFIG, else an empty one."
+)]
+pub struct Plan {
+    /// Folder of the package.
+    pub package: PathBuf,
+    /// Namespace of the application.
+    #[arg(short, long, env = "BARBLESS_NAMESPACE", default_value = "default")]
+    pub namespace: String,
+    /// Name of the application; the name of the package unless given.
+    #[arg(long)]
+    pub name: Option<String>,
+    /// Settings of the application (YAML or JSON file); unless given, those of the Application in the cluster, or of
+    /// `dev.yaml` for a development cluster.
+    #[arg(short = 'f', long, value_name = "FILE")]
+    pub settings: Option<PathBuf>,
+    /// Grant just this (YAML file: `permissions`, optionally `interfaces`), not all that the package asks for.
+    #[arg(long, value_name = "FILE")]
+    pub grants: Option<PathBuf>,
+    /// Plan against the cluster of this kubeconfig.
+    #[arg(long, value_name = "FILE", conflicts_with = "data_dir")]
+    pub kubeconfig: Option<PathBuf>,
+    /// Context of the kubeconfig.
+    #[arg(long, value_name = "NAME", conflicts_with = "data_dir")]
+    pub context: Option<String>,
+    /// Plan against a copy of the cluster that `barbless dev --data-dir` keeps in this folder.
+    #[arg(long, value_name = "DIR")]
+    pub data_dir: Option<PathBuf>,
+    /// Leave Helm hooks out. Hooks of the package run: the values depend on them.
+    #[arg(long)]
+    pub no_hooks: bool,
+    /// Show the contents of Secrets, and everything else that is masked otherwise.
+    #[arg(long)]
+    pub show_secrets: bool,
+    /// The moment that hooks and templates see, such as 2026-01-31T12:00:00Z; now unless given.
+    #[arg(long, value_name = "TIME", value_parser = moment)]
+    pub now: Option<Time>,
+    /// How long making the plan may take.
+    #[arg(long, default_value = "120s", value_parser = duration)]
+    pub timeout: Duration,
+    /// How the plan is printed.
+    #[arg(short, long, value_enum, default_value = "table")]
+    pub output: Output,
+}
+
 /// `barbless inspect`
 #[derive(Debug, Args)]
 pub struct Inspect {
@@ -183,6 +235,12 @@ pub struct Inspect {
     /// Do not run the component, not even to ask for its hooks: show what the file says of itself.
     #[arg(long)]
     pub no_run: bool,
+}
+
+/// A moment in RFC 3339.
+fn moment(text: &str) -> Result<Time, String> {
+    let moment: jiff::Timestamp = text.parse().map_err(|error: jiff::Error| error.to_string())?;
+    u64::try_from(moment.as_millisecond()).map(Time).map_err(|_| "it is before 1970".to_owned())
 }
 
 /// `90`, `90s`, `2m`, `500ms`.
@@ -217,5 +275,12 @@ mod tests {
         assert_eq!(duration("500ms"), Ok(Duration::from_millis(500)));
         assert!(duration("ten").is_err());
         assert!(duration("1d").is_err());
+    }
+
+    #[test]
+    fn moments_are_those_of_rfc_3339() {
+        assert_eq!(moment("1970-01-01T00:00:01.5Z"), Ok(Time(1500)));
+        assert!(moment("1969-12-31T23:59:59Z").is_err());
+        assert!(moment("tomorrow").is_err());
     }
 }

@@ -42,9 +42,9 @@ const COLLECTION: Duration = Duration::from_secs(15);
 /// `dev.yaml` beside `package.yaml`: what a user of the package would do. Not part of the bundle.
 #[derive(Debug, Default, Deserialize)]
 #[serde(default, deny_unknown_fields)]
-struct Script {
+pub(crate) struct Script {
     /// Settings of the application.
-    settings: Map<String, Value>,
+    pub(crate) settings: Map<String, Value>,
     /// Objects that are there before it.
     objects: Vec<Value>,
     /// What `--once` does once it is installed.
@@ -106,9 +106,9 @@ pub async fn run(args: &Dev) -> Result<Exit, Report> {
     let begun = Instant::now();
     let mut ui = Ui::new(args.output != Output::Table);
     // What costs nothing is checked before hooks are built.
-    let script = script(args)?;
+    let script = script(&args.package, args.settings.as_deref())?;
     let manifest = manifest(&args.package)?;
-    grants(args)?;
+    grants(args.grants.as_deref())?;
     let name = args.name.clone().unwrap_or_else(|| default_name(&manifest.name));
     let id = ApplicationId::new(&args.namespace, &name)
         .map_err(|error| Report::new("BadName", error.to_string()).hint("give another --name or --namespace"))?;
@@ -172,7 +172,7 @@ async fn interrupted() {
     }
 }
 
-fn build_hooks(package: &Path, ui: &Ui) -> Result<(), Report> {
+pub(crate) fn build_hooks(package: &Path, ui: &Ui) -> Result<(), Report> {
     if !build::has_sources(package) {
         return Ok(());
     }
@@ -197,8 +197,8 @@ pub(crate) fn build_report(error: &build::BuildError) -> Report {
     report
 }
 
-fn script(args: &Dev) -> Result<Script, Report> {
-    let path = args.package.join("dev.yaml");
+pub(crate) fn script(package: &Path, settings: Option<&Path>) -> Result<Script, Report> {
+    let path = package.join("dev.yaml");
     let mut script = if path.is_file() {
         let document = app::read_document(&path)?;
         // An empty file says nothing, as one that is not there.
@@ -211,7 +211,7 @@ fn script(args: &Dev) -> Result<Script, Report> {
     } else {
         Script::default()
     };
-    if let Some(path) = &args.settings {
+    if let Some(path) = settings {
         script.settings = match app::read_document(path)? {
             Value::Object(settings) => settings,
             Value::Null => Map::new(),
@@ -221,7 +221,7 @@ fn script(args: &Dev) -> Result<Script, Report> {
     Ok(script)
 }
 
-fn manifest(package: &Path) -> Result<Manifest, Report> {
+pub(crate) fn manifest(package: &Path) -> Result<Manifest, Report> {
     let source = bundle::read(package)?;
     let Some(bytes) = source.get(MANIFEST) else {
         return Err(Report::new("ManifestMissing", "there is no package.yaml")
@@ -234,7 +234,7 @@ fn manifest(package: &Path) -> Result<Manifest, Report> {
 }
 
 /// The name of a package as the name of an application: it may be too long for one.
-fn default_name(package: &str) -> String {
+pub(crate) fn default_name(package: &str) -> String {
     package.chars().take(ApplicationId::NAME_MAX).collect::<String>().trim_end_matches('-').to_owned()
 }
 
@@ -252,7 +252,7 @@ async fn start_devcluster(args: &Dev) -> Result<DevCluster, Report> {
     DevCluster::start(config).await.map_err(|error| Report::of("DevClusterFailed", &error))
 }
 
-async fn prepare_cluster(cluster: &Cluster, id: &ApplicationId, script: &Script) -> Result<(), Report> {
+pub(crate) async fn prepare_cluster(cluster: &Cluster, id: &ApplicationId, script: &Script) -> Result<(), Report> {
     let failed = |error: barbless_cluster::Error| Report::new(error.reason(), error.chain());
     cluster.establish_crds().await.map_err(failed)?;
     cluster.ensure_namespace(id.namespace()).await.map_err(failed)?;
@@ -287,8 +287,8 @@ struct GrantFile {
     interfaces: Option<BTreeSet<Interface>>,
 }
 
-fn grants(args: &Dev) -> Result<Grants, Report> {
-    let Some(path) = &args.grants else { return Ok(Grants::AsAsked) };
+pub(crate) fn grants(path: Option<&Path>) -> Result<Grants, Report> {
+    let Some(path) = path else { return Ok(Grants::AsAsked) };
     let document = app::read_document(path)?;
     let file: GrantFile = serde_json::from_value(document).map_err(|error| {
         Report::new("BadGrants", error.to_string())
@@ -310,7 +310,7 @@ async fn start(
     manifest: Manifest,
     script: &Script,
 ) -> Result<Session, Report> {
-    let grants = grants(args)?;
+    let grants = grants(args.grants.as_deref())?;
     let cache = args.data_dir.as_ref().map(|dir| dir.join("components")).or_else(app::default_cache);
     let sandbox = app::sandbox(cache)?;
     let runs = match &args.data_dir {

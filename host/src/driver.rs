@@ -25,6 +25,7 @@ mod hooks;
 pub mod instance;
 mod lookup;
 mod package;
+pub(crate) mod rehearsal;
 mod release;
 mod report;
 mod requests;

@@ -13,6 +13,7 @@ pub mod build;
 pub mod bundle;
 mod inspect;
 pub mod notice;
+pub mod plan;
 mod render;
 pub mod report;
 pub mod runs;

@@ -96,6 +96,7 @@ fn package(args: &Render) -> Result<template::Rendered, Report> {
         name,
         revision: if args.is_upgrade { 2 } else { 1 },
         is_install: !args.is_upgrade,
+        now: driver::now(),
         kube_version: args.kube_version.clone().unwrap_or_else(|| KUBE_VERSION.to_owned()),
         api_versions,
     };

@@ -8,6 +8,7 @@ mod bad_packages;
 mod cli;
 mod hostile;
 mod life;
+mod plan;
 mod release;
 mod restart;
 mod world;

@@ -94,6 +94,11 @@ impl World {
         Self { cluster, services, devcluster, platform: Arc::new(platform) }
     }
 
+    /// The API behind the cluster.
+    pub(crate) fn devcluster(&self) -> &DevCluster {
+        &self.devcluster
+    }
+
     /// The cluster is of this version from now on.
     pub(crate) fn kubernetes(&self, version: &str) {
         let kubernetes_version = Some(parse_version(version).unwrap());

@@ -18,6 +18,7 @@ mod event;
 mod inventory;
 mod limits;
 mod perform;
+mod preview;
 mod record;
 mod release;
 mod request;
@@ -33,6 +34,7 @@ pub use discovery::Resource;
 pub use error::{ApiError, Cause, ConflictingField, Error, FieldConflict};
 pub use event::EventType;
 pub use inventory::{PurgeLevel, PurgeLine, PurgeReport};
+pub use preview::{Foreseen, ForeseenOperation, Outlook, Role, SettledField, harmless};
 pub use record::{
     HEARTBEAT, HelmMarks, HelmRelease, HookPhase, HookRun, NewRevision, Record, RecordError, RecordedHook,
     adopt_fields, helm_marks,

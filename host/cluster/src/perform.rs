@@ -84,6 +84,16 @@ impl Cluster {
     /// # Assumptions
     /// The operation has passed `grant::allows` with the scope that [`Cluster::resolve`] gives.
     pub async fn perform(&self, application: &ApplicationId, manager: &str, operation: &Operation) -> OperationResult {
+        self.perform_seen(application, manager, operation).await.result
+    }
+
+    /// The same, with what was seen of the object.
+    pub(crate) async fn perform_seen(
+        &self,
+        application: &ApplicationId,
+        manager: &str,
+        operation: &Operation,
+    ) -> Performed {
         let result = match self.resolve(&operation.target.gvk).await {
             Ok(resource) => {
                 let mut operation = operation.clone();
@@ -97,7 +107,27 @@ impl Cluster {
             }
             Err(error) => Err(error.into()),
         };
-        result.unwrap_or_else(|refusal| refusal.into_result(operation))
+        result.unwrap_or_else(|refusal| Performed::of(refusal.into_result(operation)))
+    }
+}
+
+/// How an operation ended, and what was seen of its object.
+#[derive(Debug)]
+pub(crate) struct Performed {
+    pub(crate) result: OperationResult,
+    /// The object, or the part of it that is meant, as it was.
+    pub(crate) before: Option<Value>,
+    /// As it is now, if it was written.
+    pub(crate) after: Option<Value>,
+}
+
+impl Performed {
+    fn of(result: OperationResult) -> Self {
+        Self { result, before: None, after: None }
+    }
+
+    fn made(after: Value) -> Self {
+        Self { result: OperationResult::Done, before: None, after: Some(after) }
     }
 }
 
@@ -176,7 +206,7 @@ struct Work<'a> {
     resource: Resource,
 }
 
-type Outcome = Result<OperationResult, Refusal>;
+type Outcome = Result<Performed, Refusal>;
 
 impl Work<'_> {
     fn target(&self) -> Target<'_> {
@@ -232,8 +262,8 @@ impl Work<'_> {
     async fn create(&self, object: &Value, exists_is_fine: bool) -> Outcome {
         self.check_owners(object, None).await?;
         match self.cluster.create_in(&self.target(), self.manager, object).await {
-            Ok(_) => Ok(OperationResult::Done),
-            Err(error) if exists_is_fine && error.is_already_exists() => Ok(OperationResult::Unchanged),
+            Ok(made) => Ok(Performed::made(made)),
+            Err(error) if exists_is_fine && error.is_already_exists() => Ok(Performed::of(OperationResult::Unchanged)),
             Err(error) => Err(error.into()),
         }
     }
@@ -245,7 +275,7 @@ impl Work<'_> {
             }
             self.check_owners(object, None).await?;
             return match self.cluster.create_in(&self.target(), self.manager, object).await {
-                Ok(_) => Ok(OperationResult::Done),
+                Ok(made) => Ok(Performed::made(made)),
                 // It appeared meanwhile: once more, as an update.
                 Err(error) if error.is_already_exists() => Err(lost_race(&self.operation.target)),
                 Err(error) => Err(error.into()),
@@ -278,7 +308,7 @@ impl Work<'_> {
                 if live.is_some() && error.is_not_found() { lost_race(&self.operation.target) } else { error.into() }
             },
         )?;
-        Ok(self.compared(live.as_ref(), &applied))
+        Ok(compared(live, applied))
     }
 
     /// Changes the live object by a function.
@@ -294,7 +324,7 @@ impl Work<'_> {
         };
         let after = change(before.clone()).map_err(|unfit| Refusal::bad(unfit.reason, unfit.why))?;
         if after == before {
-            return Ok(OperationResult::Unchanged);
+            return Ok(Performed::of(OperationResult::Unchanged));
         }
         self.replace(&live, &before, after).await
     }
@@ -326,35 +356,22 @@ impl Work<'_> {
             Err(error) if error.is_not_found() => return Err(lost_race(&self.operation.target)),
             stored => stored?,
         };
-        Ok(self.compared(Some(live), &stored))
+        Ok(Performed { before: Some(before.clone()), ..compared(Some(live.clone()), stored) })
     }
 
     async fn delete(&self, propagation: barbless_domain::operation::Propagation) -> Outcome {
-        let Some(live) = self.live().await? else { return Ok(OperationResult::Unchanged) };
+        let Some(live) = self.live().await? else { return Ok(Performed::of(OperationResult::Unchanged)) };
         let uid = metadata(&live, "uid");
-        if self.cluster.delete_in(&self.target(), propagation, uid).await? {
-            Ok(OperationResult::Done)
-        } else {
-            Ok(OperationResult::Unchanged)
-        }
+        let deleted = self.cluster.delete_in(&self.target(), propagation, uid).await?;
+        let result = if deleted { OperationResult::Done } else { OperationResult::Unchanged };
+        Ok(Performed { result, before: Some(live), after: None })
     }
 
     fn missing(&self) -> Outcome {
         if self.operation.ignore_missing_object {
-            Ok(OperationResult::Unchanged)
+            Ok(Performed::of(OperationResult::Unchanged))
         } else {
             Err(Refusal::bad("NotFound", "there is no such object"))
-        }
-    }
-
-    /// The API server writes nothing if nothing changes, and then the version stays.
-    fn compared(&self, before: Option<&Value>, after: &Value) -> OperationResult {
-        let version = |object| metadata(object, "resourceVersion");
-        match before {
-            Some(before) if version(before).is_some() && version(before) == version(after) => {
-                OperationResult::Unchanged
-            }
-            _ => OperationResult::Done,
         }
     }
 
@@ -403,6 +420,16 @@ impl Work<'_> {
             _ => Ok(()),
         }
     }
+}
+
+/// The API server writes nothing if nothing changes, and then the version stays.
+fn compared(before: Option<Value>, after: Value) -> Performed {
+    let version = |object| metadata(object, "resourceVersion");
+    let result = match &before {
+        Some(before) if version(before).is_some() && version(before) == version(&after) => OperationResult::Unchanged,
+        _ => OperationResult::Done,
+    };
+    Performed { result, before, after: Some(after) }
 }
 
 fn lost_race(target: &ObjectRef) -> Refusal {

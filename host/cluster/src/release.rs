@@ -31,8 +31,10 @@ mod pods;
 mod remove;
 mod waiter;
 
+pub(crate) use apply::{is_immutable, is_job};
 pub use deploy::{AfterRemoval, DeployError};
 pub use executor::{Applied, Removed};
+pub(crate) use ownership::{claimed_by, foreign_owner};
 pub use pods::PodTrouble;
 
 use deploy::Chronicle;

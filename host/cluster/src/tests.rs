@@ -24,6 +24,7 @@ mod applications;
 mod faults;
 mod inventories;
 mod operations;
+mod preview;
 mod records;
 mod releases;
 mod takeovers;

@@ -25,7 +25,7 @@ use super::Context;
 use super::instance::LoadedPackage;
 
 /// How long all first lists together may take before the step fails with the names of the bindings that lack one.
-const SYNCHRONISATION: Duration = Duration::from_secs(60);
+pub(super) const SYNCHRONISATION: Duration = Duration::from_secs(60);
 
 /// First and longest pause before a watch whose filter failed lists everything again.
 const FILTER_PAUSE: (Duration, Duration) = (Duration::from_secs(1), Duration::from_secs(60));
@@ -102,14 +102,18 @@ pub(super) async fn start(context: &Arc<Context>, token: &CancellationToken) -> 
             () = tokio::time::sleep_until(deadline) => {
                 let why = problem.borrow().clone();
                 let why = if why.is_empty() { "the API server has not answered".to_owned() } else { why };
-                let message = format!("binding '{name}' is not synchronised: {why}");
-                return Answer::Failed(Failure::new("BindingNotSynchronised", message)
-                    .hint("is the kind served by this cluster, and may the host list it?"));
+                return Answer::Failed(not_synchronised(&name, &why));
             }
         }
     }
     *context.instance.bindings.lock().await = Some(bindings);
     Answer::Done
+}
+
+/// The failure of a binding whose snapshot is not there.
+pub(super) fn not_synchronised(binding: &str, why: &str) -> Failure {
+    Failure::new("BindingNotSynchronised", format!("binding '{binding}' is not synchronised: {why}"))
+        .hint("is the kind served by this cluster, and may the host list it?")
 }
 
 /// The gate of the bindings that are there.
@@ -126,7 +130,7 @@ pub(super) async fn stop(context: &Context) {
     context.instance.data().snapshots.clear();
 }
 
-async fn watch_spec(
+pub(super) async fn watch_spec(
     context: &Context,
     package: &LoadedPackage,
     hook: &HookDeclaration,
@@ -257,23 +261,33 @@ impl Watched {
     }
 
     async fn project(&self, object: &Value) -> Result<Projected, String> {
-        let projection = match snapshot::project(&self.binding.filter, object) {
-            Some(projection) => projection,
-            None if self.binding.filter == Projection::Component => {
-                let component = self.package.components.get(&self.hook).ok_or("the component is gone")?;
-                component
-                    .prepared
-                    .project(&self.hook, &self.binding.name, object)
-                    .await
-                    .answer
-                    .map_err(|error| crate::report::chain(&error))?
-            }
-            None => return Err("jq programs are not supported yet".to_owned()),
-        };
-        let (namespace, name) = snapshot::key_of(object);
-        let object = self.binding.keep_full_objects.then(|| object.clone());
-        Ok(Projected { namespace, name, projection, object })
+        project(&self.package, &self.hook, &self.binding, object).await
     }
+}
+
+/// What the snapshot of a binding keeps of an object.
+pub(super) async fn project(
+    package: &LoadedPackage,
+    hook: &str,
+    binding: &KubernetesBinding,
+    object: &Value,
+) -> Result<Projected, String> {
+    let projection = match snapshot::project(&binding.filter, object) {
+        Some(projection) => projection,
+        None if binding.filter == Projection::Component => {
+            let component = package.components.get(hook).ok_or("the component is gone")?;
+            component
+                .prepared
+                .project(hook, &binding.name, object)
+                .await
+                .answer
+                .map_err(|error| crate::report::chain(&error))?
+        }
+        None => return Err("jq programs are not supported yet".to_owned()),
+    };
+    let (namespace, name) = snapshot::key_of(object);
+    let object = binding.keep_full_objects.then(|| object.clone());
+    Ok(Projected { namespace, name, projection, object })
 }
 
 /// Tells the application of each schedule that is due.

@@ -10,7 +10,7 @@ use std::time::Instant;
 use barbless_domain::event::{Answer, Failure};
 use barbless_domain::grant::{self, Request, Scope};
 use barbless_domain::hook::Trigger;
-use barbless_domain::identity::ObjectRef;
+use barbless_domain::identity::{ApplicationId, ObjectRef};
 use barbless_domain::limits::RECORD_INPUT_BYTES;
 use barbless_domain::operation::{Action, Operation, OperationResult};
 use barbless_domain::run::{RunEnd, RunInput, RunOutcome, RunRecord, Usage};
@@ -94,7 +94,7 @@ fn input(
         values: computed.values,
         settings: computed.settings,
         snapshots,
-        now_unix_ms: super::now().0,
+        now_unix_ms: context.instance.now().0,
         seed,
     };
     (input, documents)
@@ -168,7 +168,11 @@ async fn settle(
 }
 
 /// Asks the grant, and puts the namespace of the application where the guest left it out.
-async fn check(context: &Context, package: &LoadedPackage, operation: &Operation) -> Result<Operation, Failure> {
+pub(super) async fn check(
+    context: &Context,
+    package: &LoadedPackage,
+    operation: &Operation,
+) -> Result<Operation, Failure> {
     let scope = match context.services.cluster.resolve(&operation.target.gvk).await {
         Ok(resource) => resource.scope,
         // A kind that the cluster does not serve is refused by its name, after the grant had its say.
@@ -207,7 +211,7 @@ fn in_namespace(mut operation: Operation, namespace: &str) -> Operation {
     operation
 }
 
-fn check_values(context: &Context, hook: &str, outcome: &RunOutcome) -> Result<(), Failure> {
+pub(super) fn check_values(context: &Context, hook: &str, outcome: &RunOutcome) -> Result<(), Failure> {
     if outcome.values.is_empty() {
         return Ok(());
     }
@@ -225,8 +229,13 @@ fn without_values(hook: &str) -> Failure {
     .hint("let the hook set no values, or skip the delete hooks with the annotation packages.deckhouse.io/skip-delete-hooks")
 }
 
+/// Field manager of what the hooks of an application ask for.
+pub(super) fn manager_of(application: &ApplicationId) -> String {
+    format!("barbless-hooks-{}", application.name())
+}
+
 async fn perform(context: &Context, hook: &str, operations: Vec<Operation>) -> (Results, Option<Failure>) {
-    let manager = format!("barbless-hooks-{}", context.instance.id.name());
+    let manager = manager_of(&context.instance.id);
     let mut results = Vec::with_capacity(operations.len());
     let mut refused = None;
     for operation in operations {
@@ -245,7 +254,7 @@ async fn perform(context: &Context, hook: &str, operations: Vec<Operation>) -> (
 
 /// Keeps the values that a run set. They were checked before the operations, and nobody else commits meanwhile; a new
 /// package may have been taken into use, so the whole document is validated again.
-fn commit_values(context: &Context, hook: &str, outcome: &RunOutcome) -> Result<bool, Failure> {
+pub(super) fn commit_values(context: &Context, hook: &str, outcome: &RunOutcome) -> Result<bool, Failure> {
     if outcome.values.is_empty() {
         return Ok(false);
     }
@@ -259,7 +268,7 @@ fn commit_values(context: &Context, hook: &str, outcome: &RunOutcome) -> Result<
 }
 
 /// The failure that the end of a run stands for.
-fn failure_of(hook: &str, end: &RunEnd) -> Option<Failure> {
+pub(super) fn failure_of(hook: &str, end: &RunEnd) -> Option<Failure> {
     let hint = match end {
         RunEnd::Ok => return None,
         RunEnd::HookError(error) => error.hint.clone(),

@@ -12,6 +12,7 @@ use barbless_domain::grant::Grant;
 use barbless_domain::identity::ApplicationId;
 use barbless_domain::package::{Package, PackageSource};
 use barbless_domain::pipeline::DeletionStep;
+use barbless_domain::queue::Time;
 use barbless_domain::requirement::Platform;
 use barbless_domain::run;
 use barbless_domain::run::SnapshotState;
@@ -84,6 +85,10 @@ pub struct Instance {
     pub bundles: Arc<dyn Bundles>,
     /// What its hooks may do.
     pub grants: Grants,
+    /// Helm hooks are left out.
+    pub skip_helm_hooks: bool,
+    /// A moment in place of the clock of the machine.
+    pub moment: Option<Time>,
     data: Mutex<Data>,
     pub(super) bindings: tokio::sync::Mutex<Option<Bindings>>,
     /// Held from the check of the values of a run until they are committed, operations included: what was found valid
@@ -141,6 +146,8 @@ impl Instance {
             id,
             bundles,
             grants,
+            skip_helm_hooks: false,
+            moment: None,
             data: Mutex::default(),
             bindings: tokio::sync::Mutex::default(),
             committing: tokio::sync::Mutex::default(),
@@ -179,6 +186,11 @@ impl Instance {
     pub(super) fn documents(&self) -> (Arc<Value>, Arc<Value>) {
         let computed = self.data().values.as_ref().map_or_else(nothing, |values| values.computed().clone());
         (computed.values, computed.settings)
+    }
+
+    /// The moment that hooks and templates see.
+    pub(super) fn now(&self) -> Time {
+        self.moment.unwrap_or_else(super::now)
     }
 
     pub(super) fn identity(&self, package: &Package) -> run::Instance {

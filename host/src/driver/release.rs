@@ -9,6 +9,7 @@ use barbless_domain::event::{Answer, Failure, Released, Rendered};
 use barbless_domain::grant::{self, Grant, Request, Scope};
 use barbless_domain::identity::{Gvk, ObjectRef};
 use barbless_domain::limits;
+use barbless_domain::queue::Time;
 use barbless_domain::release::{
     self, InventoryItem, Plan, PlanInput, Readiness, ReleaseAction, ReleaseStatus, RemovalInput, conflict, history,
 };
@@ -33,17 +34,40 @@ const RENDER_DEADLINE: Duration = Duration::from_secs(30);
 /// Progress that nobody has read yet; what does not fit is dropped, the result has everything.
 const PROGRESS: usize = 256;
 
-/// What is applied when it is time to.
-pub(super) struct Planned {
+/// A plan and what it starts from.
+#[derive(Debug)]
+pub(crate) struct Planned {
     /// The plan.
-    pub(super) plan: Arc<Plan>,
+    pub(crate) plan: Arc<Plan>,
+    /// The last revision.
+    pub(crate) last: Option<Record>,
+    /// Objects of it that are gone.
+    pub(crate) missing: Vec<ObjectRef>,
     /// What the package says to its user.
     notes: String,
 }
 
-/// Renders with the current values and makes the plan. `take_over` makes what Helm installed under the same name part of
-/// the release.
-pub(super) async fn render(context: &Arc<Context>, maintenance: bool, take_over: bool) -> Result<Rendered, Failure> {
+impl Planned {
+    /// What the domain has to know.
+    pub(super) fn facts(&self) -> Rendered {
+        Rendered {
+            digest: self.plan.digest.clone(),
+            released: self.last.as_ref().map(|last| Released {
+                revision: last.revision,
+                version: last.package.1.clone(),
+                set_aside: last.set_aside.clone(),
+                digest: last.digest.clone(),
+                deployed: last.status == ReleaseStatus::Deployed,
+                maintenance: last.maintenance,
+            }),
+            missing: u32::try_from(self.missing.len()).unwrap_or(u32::MAX),
+        }
+    }
+}
+
+/// What an apply with the current values would do. `take_over` makes what Helm installed under the same name part of the
+/// release.
+pub(super) async fn planned(context: &Arc<Context>, maintenance: bool, take_over: bool) -> Result<Planned, Failure> {
     let package = context.instance.current()?;
     let cluster = &context.services.cluster;
     let mut history = cluster.release_history(&context.instance.id).await.map_err(cluster_failure)?;
@@ -66,30 +90,24 @@ pub(super) async fn render(context: &Arc<Context>, maintenance: bool, take_over:
         definitions: made.definitions,
         previous: &previous,
         maintenance,
-        skip_hooks: false,
+        skip_hooks: context.instance.skip_helm_hooks,
     };
     let plan = plan(context, &package.grant, input).await?;
     let missing = match record {
         Some(record) if record.status == ReleaseStatus::Deployed => {
             let lasting = previous.into_iter().filter(|item| !item.transient);
             let targets: Vec<ObjectRef> = lasting.map(|item| item.target).collect();
-            cluster.missing(&context.instance.id, &targets).await.map_err(cluster_failure)?.len()
+            cluster.missing(&context.instance.id, &targets).await.map_err(cluster_failure)?
         }
-        _ => 0,
+        _ => Vec::new(),
     };
-    let rendered = Rendered {
-        digest: plan.digest.clone(),
-        released: record.map(|record| Released {
-            revision: record.revision,
-            version: record.package.1.clone(),
-            digest: record.digest.clone(),
-            set_aside: record.set_aside.clone(),
-            deployed: record.status == ReleaseStatus::Deployed,
-            maintenance: record.maintenance,
-        }),
-        missing: u32::try_from(missing).unwrap_or(u32::MAX),
-    };
-    let planned = Arc::new(Planned { plan: Arc::new(plan), notes: made.notes });
+    Ok(Planned { plan: Arc::new(plan), last: history.pop(), missing, notes: made.notes })
+}
+
+/// Renders with the current values and makes the plan.
+pub(super) async fn render(context: &Arc<Context>, maintenance: bool, take_over: bool) -> Result<Rendered, Failure> {
+    let planned = Arc::new(planned(context, maintenance, take_over).await?);
+    let rendered = planned.facts();
     let unchanged = rendered.missing == 0
         && rendered.released.as_ref().is_some_and(|last| last.deployed && last.digest == rendered.digest);
     if unchanged {
@@ -155,6 +173,7 @@ async fn rendered_objects(
         is_install: action == ReleaseAction::Install,
         kube_version,
         api_versions: versions.into_iter().collect(),
+        now: context.instance.now(),
     };
     let lookup = ClusterLookup::new(cluster.clone(), id.clone(), package.grant.clone(), RENDER_DEADLINE);
     let package = Arc::clone(package);
@@ -191,6 +210,8 @@ pub(crate) struct View {
     pub(crate) kube_version: String,
     /// What the cluster serves: `v1`, `apps/v1`, `apps/v1/Deployment`; empty without a cluster.
     pub(crate) api_versions: BTreeSet<String>,
+    /// The moment that templates see.
+    pub(crate) now: Time,
 }
 
 /// Renders a package: pure apart from the deadline and what `lookup` reads.
@@ -237,7 +258,7 @@ pub(crate) fn render_package(
             },
             ..template::Capabilities::default()
         },
-        now_unix_ms: i64::try_from(super::now().0).unwrap_or(i64::MAX),
+        now_unix_ms: i64::try_from(view.now.0).unwrap_or(i64::MAX),
         seed,
         whole_numbers_are_int64: false,
         skip_schema_validation: false,

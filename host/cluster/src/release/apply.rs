@@ -202,12 +202,12 @@ impl Run<'_> {
 }
 
 /// A Job is made anew without being asked: what it did is done, and its new form has to run.
-fn is_job(target: &ObjectRef) -> bool {
+pub(crate) fn is_job(target: &ObjectRef) -> bool {
     target.gvk.kind == "Job" && target.gvk.group == "batch"
 }
 
 /// Whether the API server refused to change fields that never change. It has no reason of its own for that.
-fn is_immutable(error: &Error) -> bool {
+pub(crate) fn is_immutable(error: &Error) -> bool {
     let Error::Api(refused) = error else { return false };
     let fixed = |text: &str| text.contains("immutable") || text.contains("updates to ");
     refused.code == 422

@@ -48,7 +48,7 @@ pub(crate) fn foreign_owner(
 }
 
 /// Whose a live object is that belongs to nobody in particular, if somebody claims it: another application, or the host.
-pub(super) fn claimed_by(application: &ApplicationId, target: &ObjectRef, live: &Value) -> Option<String> {
+pub(crate) fn claimed_by(application: &ApplicationId, target: &ObjectRef, live: &Value) -> Option<String> {
     if !target.namespace.is_empty() && target.namespace != application.namespace() {
         return Some(format!("namespace {:?}", target.namespace));
     }
