@@ -43,13 +43,13 @@ async fn measure(site: &Site, name: &'static str, work: impl Future<Output = ()>
 async fn round() -> Vec<Row> {
     let site = Site::new().await;
     let package = load::package();
-    let install = measure(&site, "install", async { site.install(&package).await.unwrap() }).await;
+    let install = measure(&site, "install", async { Box::pin(site.install(&package)).await.unwrap() }).await;
     let look = measure(&site, "reconcile, nothing changed", async {
         assert!(!site.needs_upgrade(&package).await, "nothing changed");
     })
     .await;
-    let again = measure(&site, "upgrade all the same", async { site.upgrade(&package).await.unwrap() }).await;
-    let remove = measure(&site, "uninstall", async { drop(site.uninstall().await.unwrap()) }).await;
+    let again = measure(&site, "upgrade all the same", async { Box::pin(site.upgrade(&package)).await.unwrap() }).await;
+    let remove = measure(&site, "uninstall", async { drop(Box::pin(site.uninstall()).await.unwrap()) }).await;
     vec![install, look, again, remove]
 }
 

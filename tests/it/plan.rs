@@ -214,7 +214,7 @@ async fn bad_settings_are_an_error_as_they_are_for_the_host() {
     let wish = wish("plain", &configured(), json!({"replicas": 0}));
     let report = foresee(client, world.services.sandbox.clone(), &wish).await.unwrap_err();
     assert_eq!(report.exit, Exit::Failed);
-    assert!(report.message.contains("/replicas"), "{report}");
+    assert!(report.message.contains("replicas: the value is less than"), "{report}");
 }
 
 fn barbless(arguments: &[&str]) -> Output {

@@ -53,8 +53,9 @@ pub const HERITAGE_LABEL: &str = "heritage";
 pub const HERITAGE: &str = "deckhouse";
 /// Label of the objects of an application whose resources are left alone.
 pub const MAINTENANCE_LABEL: &str = "maintenance.deckhouse.io/no-resource-reconciliation";
-/// Annotation with `<namespace>.<name>` on cluster-scoped objects, where the name in [`INSTANCE_LABEL`] does not tell
-/// two applications of different namespaces apart. A label would be too short for it.
+/// Annotation with `<namespace>.<name>` on cluster-scoped objects, where the name in the instance label
+/// ([`crate::grant::INSTANCE_LABEL`]) does not tell two applications of different namespaces apart. A label would be too
+/// short for it.
 pub const APPLICATION_ANNOTATION: &str = "packages.deckhouse.io/application";
 /// Objects in one release: etcd holds the release record, and a package of more objects than this is a mistake.
 pub const OBJECTS_MAX: usize = 5_000;

@@ -294,7 +294,8 @@ pub(crate) fn collect<'f>(files: impl Iterator<Item = (&'f str, &'f str)>, nodes
             // Helm ignores an object that names no event it knows.
             if let Some(events) = annotation.filter(|events| !events.split(',').any(is_event)) {
                 let kind = manifest.as_ref().map_or("", Manifest::kind);
-                left_out.push(format!("{source}: a {kind} is left out, because helm.sh/hook {events:?} names no event"));
+                left_out
+                    .push(format!("{source}: a {kind} is left out, because helm.sh/hook {events:?} names no event"));
                 continue;
             }
             let entry = Entry { source: source.to_string(), text, manifest };

@@ -31,12 +31,14 @@ impl Run<'_> {
             Some(_) if policies.contains(&ResourcePolicy::SkipUpdate) => {
                 return Ok(Ended::left("its resource policy says that it is not changed"));
             }
-            Some(live) if directives.delete_policies.contains(&DeletePolicy::BeforeHookCreation) => {
-                // All objects of a kind would go with its definition.
-                if !policies.contains(&ResourcePolicy::SkipRecreate) && target.gvk.kind != "CustomResourceDefinition" {
-                    self.delete_and_wait(step, target, live).await?;
-                    (before, anew) = (None, true);
-                }
+            // All objects of a kind would go with its definition.
+            Some(live)
+                if directives.delete_policies.contains(&DeletePolicy::BeforeHookCreation)
+                    && !policies.contains(&ResourcePolicy::SkipRecreate)
+                    && target.gvk.kind != "CustomResourceDefinition" =>
+            {
+                self.delete_and_wait(step, target, live).await?;
+                (before, anew) = (None, true);
             }
             _ => {}
         }

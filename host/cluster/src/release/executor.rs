@@ -208,20 +208,27 @@ enum Stop {
     TimeUp,
 }
 
+/// A step, and how its work ends.
+type StepWork<'r> = BoxFuture<'r, (StepId, Result<Ended, ReleaseError>)>;
+/// What is waited for, and the object as it is.
+type Look<'r> = BoxFuture<'r, (Waiting, Result<Option<Value>, Error>)>;
+/// Told that what was asked for has come about, or why it will not.
+type Answer = oneshot::Sender<Result<(), String>>;
+
 /// A plan that is being carried out.
 struct Performance<'r> {
     run: &'r Run<'r>,
     execution: Execution<'r>,
     waiter: Waiter<'r>,
     /// Steps that make requests.
-    work: FuturesUnordered<BoxFuture<'r, (StepId, Result<Ended, ReleaseError>)>>,
+    work: FuturesUnordered<StepWork<'r>>,
     /// Steps that wait for objects of others: they may take long, and take no place from the rest.
-    awaits: FuturesUnordered<BoxFuture<'r, (StepId, Result<Ended, ReleaseError>)>>,
+    awaits: FuturesUnordered<StepWork<'r>>,
     /// Looks at what is doubtful.
-    looks: FuturesUnordered<BoxFuture<'r, (Waiting, Result<Option<Value>, Error>)>>,
+    looks: FuturesUnordered<Look<'r>>,
     asked: mpsc::Receiver<Ask>,
     /// Who waits in the middle of a step.
-    answers: BTreeMap<u64, (StepId, oneshot::Sender<Result<(), String>>)>,
+    answers: BTreeMap<u64, (StepId, Answer)>,
     asks: u64,
     /// What was applied, as it was then.
     applied: BTreeMap<ObjectRef, Value>,

@@ -236,11 +236,11 @@ impl<'a> Execution<'a> {
                 }
                 // The deletions that a complete event ends with, and that were not reached.
                 Work::Delete { target, propagation, cause: DeleteCause::Succeeded }
-                    if !matches!(state, StepState::Completed(_)) && self.has_succeeded(target) =>
+                    if !matches!(state, StepState::Completed(_))
+                        && self.has_succeeded(target)
+                        && !list.iter().any(|known| known.target == *target) =>
                 {
-                    if !list.iter().any(|known| known.target == *target) {
-                        list.push(CleanUp { target: target.clone(), propagation: *propagation });
-                    }
+                    list.push(CleanUp { target: target.clone(), propagation: *propagation });
                 }
                 _ => {}
             }

@@ -24,7 +24,8 @@ pub(crate) fn plan_of(objects: Vec<Value>, previous: &[Value]) -> Plan {
 }
 
 pub(crate) fn object(api_version: &str, kind: &str, name: &str, annotations: Value) -> Value {
-    let metadata = json!({"name": name, "namespace": "demo", "annotations": annotations});
+    let mut metadata = json!({"name": name, "namespace": "demo"});
+    metadata["annotations"] = annotations;
     json!({"apiVersion": api_version, "kind": kind, "metadata": metadata})
 }
 

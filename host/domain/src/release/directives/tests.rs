@@ -2,23 +2,23 @@ use serde_json::json;
 
 use super::*;
 
-fn of(annotations: Value) -> Result<Directives, Vec<BadAnnotation>> {
+fn of(annotations: &Value) -> Result<Directives, Vec<BadAnnotation>> {
     Directives::read(&json!({"kind": "Deployment", "metadata": {"annotations": annotations}}))
 }
 
-fn good(annotations: Value) -> Directives {
-    of(annotations.clone()).unwrap_or_else(|bad| panic!("{annotations}: {bad:?}"))
+fn good(annotations: &Value) -> Directives {
+    of(annotations).unwrap_or_else(|bad| panic!("{annotations}: {bad:?}"))
 }
 
 #[test]
 fn nothing_said_means_the_defaults() {
-    assert_eq!(good(json!({"other": "x"})), Directives::default());
+    assert_eq!(good(&json!({"other": "x"})), Directives::default());
     assert_eq!(Directives::of(&json!("text")), Directives::default());
 }
 
 #[test]
 fn every_annotation_of_nelm_is_read() {
-    let it = good(json!({
+    let it = good(&json!({
         "werf.io/weight": "-7",
         "werf.io/deploy-dependency-db": "state=ready,kind=StatefulSet,name=db",
         "werf.io/delete-dependency-app": "state=absent,kind=deployment,group=apps,version=v1",
@@ -99,7 +99,7 @@ fn what_cannot_be_read_is_said_by_name() {
         ("werf.io/replicas-on-creation", "10001"),
         ("werf.io/sensitive", "perhaps"),
     ] {
-        let bad = of(json!({name: value})).expect_err(name);
+        let bad = of(&json!({name: value})).expect_err(name);
         assert_eq!(bad.len(), 1, "{name}: {bad:?}");
         assert_eq!(bad[0].name, name);
         assert!(!bad[0].why.is_empty() && !bad[0].hint.is_empty());
@@ -110,7 +110,7 @@ fn what_cannot_be_read_is_said_by_name() {
 #[test]
 fn the_policy_to_keep_is_read_as_helm_reads_it_anywhere() {
     for (value, kept) in [("keep", true), ("  Keep ", true), ("KEEP", true), ("", false)] {
-        assert_eq!(good(json!({"helm.sh/resource-policy": value})).is_kept(), kept, "{value:?}");
+        assert_eq!(good(&json!({"helm.sh/resource-policy": value})).is_kept(), kept, "{value:?}");
     }
 }
 
