@@ -26,7 +26,7 @@ use crate::cli::{Output, Plan as Args};
 use crate::dev;
 use crate::driver::instance::{Bundles, Grants};
 use crate::driver::rehearsal::{Fate, Planned, Rehearsal, RehearsedRun, rehearse};
-use crate::driver::{self, Instance, Services};
+use crate::driver::{self, Instance, Seed, Services};
 use crate::notice::{Notice, Notices};
 use crate::report::{Exit, Report};
 use crate::runs::RunLog;
@@ -177,6 +177,8 @@ pub async fn foresee(client: kube::Client, sandbox: Sandbox, wish: &Wish) -> Res
     };
     let mut instance = Instance::new(wish.id.clone(), Arc::clone(&wish.bundles), wish.grants.clone());
     instance.skip_helm_hooks = wish.skip_helm_hooks;
+    // The same plan for the same input; the release itself will have a seed that nobody knows.
+    instance.known_seed = Some(Seed::of(&instance.id));
     instance.moment = Some(wish.now);
     let mut rehearsal = Box::pin(rehearse(services, instance, desired)).await;
     // Without a run there is nothing to show but the failure.

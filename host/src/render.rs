@@ -12,6 +12,7 @@ use std::time::{Duration, Instant};
 
 use barbless_domain::limits::GuestLimits;
 use barbless_domain::package::{MANIFEST, Package};
+use barbless_domain::queue::Time;
 use barbless_domain::values::{Patches, Values};
 use barbless_template as template;
 use serde_json::{Map, Value};
@@ -19,7 +20,7 @@ use serde_json::{Map, Value};
 use crate::app;
 use crate::bundle;
 use crate::cli::Render;
-use crate::driver::{self, View};
+use crate::driver::{self, Seed, View};
 use crate::report::{Exit, Report};
 
 /// Rendering that takes longer than this is stopped.
@@ -89,6 +90,7 @@ fn package(args: &Render) -> Result<template::Rendered, Report> {
     if !api_versions.is_empty() {
         api_versions.extend(template::Capabilities::default().api_versions);
     }
+    let (seed, now_unix_ms) = if args.random { fresh()? } else { (seed(&args.namespace, &name), clock()?) };
     let view = View {
         values: Value::clone(&values.computed().values),
         settings: Value::clone(&values.computed().settings),
@@ -96,7 +98,8 @@ fn package(args: &Render) -> Result<template::Rendered, Report> {
         name,
         revision: if args.is_upgrade { 2 } else { 1 },
         is_install: !args.is_upgrade,
-        now: driver::now(),
+        now: Time(u64::try_from(now_unix_ms).unwrap_or_default()),
+        seed: Seed(seed),
         kube_version: args.kube_version.clone().unwrap_or_else(|| KUBE_VERSION.to_owned()),
         api_versions,
     };

@@ -149,6 +149,7 @@ impl Session {
             now: Timestamp::now(),
             rollback_of,
             set_aside: None,
+            seed: None,
             take_over,
             kept_revisions: history::KEPT_REVISIONS,
         };

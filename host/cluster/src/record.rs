@@ -68,6 +68,9 @@ pub struct Record {
     pub digest: String,
     /// Digest of the plan that a rollback set aside: as long as the package renders it, there is nothing to upgrade.
     pub set_aside: Option<String>,
+    /// Seed of random functions of its templates, in hexadecimal digits. It stays the same in all revisions, and is as
+    /// secret as what templates make of it.
+    pub seed: Option<String>,
     /// The revision that this one went back to.
     pub rollback_of: Option<u32>,
     /// Whether its objects are marked as left alone.
@@ -199,8 +202,19 @@ impl Record {
         first_deployed: Option<Timestamp>,
         new: &NewRevision<'_>,
     ) -> Self {
-        let NewRevision { plan, action, package_version, settings, notes, owner, now, rollback_of, set_aside, .. } =
-            *new;
+        let NewRevision {
+            plan,
+            action,
+            package_version,
+            settings,
+            notes,
+            owner,
+            now,
+            rollback_of,
+            set_aside,
+            seed,
+            ..
+        } = *new;
         let hooks = plan.all_hooks().into_iter().cloned().enumerate();
         let mut record = Self {
             application: application.clone(),
@@ -222,6 +236,7 @@ impl Record {
             owner: Some(Owner { name: owner.to_owned(), seen: now }),
             digest: plan.digest.clone(),
             set_aside: set_aside.map(str::to_owned),
+            seed: seed.map(str::to_owned),
             rollback_of,
             maintenance: plan.objects().any(|it| label(&it.object, MAINTENANCE_LABEL).is_some()),
             written_by_helm: false,
@@ -369,6 +384,8 @@ pub struct NewRevision<'a> {
     pub rollback_of: Option<u32>,
     /// Digest of the plan that a rollback sets aside.
     pub set_aside: Option<&'a str>,
+    /// Seed of random functions of its templates, see [`Record::seed`].
+    pub seed: Option<&'a str>,
     /// Whether a release of the same name that Helm installed becomes ours.
     pub take_over: bool,
     /// Revisions that are kept, this one included; [`history::KEPT_REVISIONS`] unless somebody wants another number, 0

@@ -26,6 +26,7 @@ use tokio::sync::watch;
 use super::bindings::Bindings;
 use super::health::Monitor;
 use super::release::Planned;
+use super::seed::Seed;
 use crate::notice::Notices;
 use crate::runs::RunLog;
 
@@ -87,6 +88,8 @@ pub struct Instance {
     pub grants: Grants,
     /// Helm hooks are left out.
     pub skip_helm_hooks: bool,
+    /// Seed of random functions of the templates of a release that has none yet; a new one unless given.
+    pub(crate) known_seed: Option<Seed>,
     /// A moment in place of the clock of the machine.
     pub moment: Option<Time>,
     data: Mutex<Data>,
@@ -117,6 +120,8 @@ pub(super) struct Data {
     pub(super) applied: Option<Computed>,
     pub(super) snapshots: BTreeMap<String, BTreeMap<String, SnapshotStore>>,
     pub(super) planned: Option<Arc<Planned>>,
+    /// Seed of random functions until the release has it.
+    pub(super) seed: Option<Seed>,
 }
 
 /// A package whose components are compiled, linked and described.
@@ -147,6 +152,7 @@ impl Instance {
             bundles,
             grants,
             skip_helm_hooks: false,
+            known_seed: None,
             moment: None,
             data: Mutex::default(),
             bindings: tokio::sync::Mutex::default(),
@@ -163,6 +169,24 @@ impl Instance {
 
     pub(super) fn monitor(&self) -> MutexGuard<'_, Option<Monitor>> {
         self.monitor.lock().unwrap_or_else(PoisonError::into_inner)
+    }
+
+    /// The seed of random functions of the templates: that of the release, or else one that stays the same until there
+    /// is a release.
+    ///
+    /// # Errors
+    /// If the system gives no randomness.
+    pub(super) fn seed(&self, released: Option<Seed>) -> Result<Seed, Failure> {
+        if let Some(seed) = released.or(self.known_seed) {
+            return Ok(seed);
+        }
+        let mut data = self.data();
+        if let Some(seed) = data.seed {
+            return Ok(seed);
+        }
+        let seed = Seed::fresh().map_err(|error| Failure::new("NoRandomness", error.to_string()))?;
+        data.seed = Some(seed);
+        Ok(seed)
     }
 
     /// The package in force.

@@ -24,6 +24,7 @@ use tokio_util::sync::CancellationToken;
 
 use super::instance::{Instance, LoadedPackage};
 use super::lookup::ClusterLookup;
+use super::seed::Seed;
 use super::{Context, health};
 use crate::notice::Notice;
 
@@ -45,6 +46,8 @@ pub(crate) struct Planned {
     pub(crate) missing: Vec<ObjectRef>,
     /// What the package says to its user.
     notes: String,
+    /// Seed of random functions of the templates.
+    seed: Seed,
 }
 
 impl Planned {
@@ -77,8 +80,9 @@ pub(super) async fn planned(context: &Arc<Context>, maintenance: bool, take_over
     }
     let record = history.last();
     let action = action(&history);
+    let seed = context.instance.seed(record.and_then(|record| Seed::parse(record.seed.as_deref()?)))?;
     let made = match package.package.has_chart {
-        true => rendered_objects(context, &package, record, action).await?,
+        true => rendered_objects(context, &package, record, action, seed).await?,
         false => Made::default(),
     };
     let previous = inventory(&history);
@@ -101,7 +105,7 @@ pub(super) async fn planned(context: &Arc<Context>, maintenance: bool, take_over
         }
         _ => Vec::new(),
     };
-    Ok(Planned { plan: Arc::new(plan), last: history.pop(), missing, notes: made.notes })
+    Ok(Planned { plan: Arc::new(plan), last: history.pop(), missing, notes: made.notes, seed })
 }
 
 /// Renders with the current values and makes the plan.
@@ -158,6 +162,7 @@ async fn rendered_objects(
     package: &Arc<LoadedPackage>,
     record: Option<&Record>,
     action: ReleaseAction,
+    seed: Seed,
 ) -> Result<Made, Failure> {
     let (document, settings) = context.instance.documents();
     let cluster = &context.services.cluster;
@@ -174,6 +179,7 @@ async fn rendered_objects(
         kube_version,
         api_versions: versions.into_iter().collect(),
         now: context.instance.now(),
+        seed,
     };
     let lookup = ClusterLookup::new(cluster.clone(), id.clone(), package.grant.clone(), RENDER_DEADLINE);
     let package = Arc::clone(package);
@@ -212,6 +218,8 @@ pub(crate) struct View {
     pub(crate) api_versions: BTreeSet<String>,
     /// The moment that templates see.
     pub(crate) now: Time,
+    /// Seed of random functions: a second rendering does not differ from the first.
+    pub(crate) seed: Seed,
 }
 
 /// Renders a package: pure apart from the deadline and what `lookup` reads.
@@ -236,8 +244,6 @@ pub(crate) fn render_package(
     roots.insert("Platform".to_owned(), json!({"discovery": {"kubernetesVersion": view.kube_version}}));
     let begun = Instant::now();
     let late = || begun.elapsed() >= RENDER_DEADLINE;
-    // Random functions are seeded by the application: a second rendering does not differ from the first.
-    let seed = seed(&view.namespace, &view.name);
     let input = template::Input {
         files: &files,
         values: view.values,
@@ -259,7 +265,7 @@ pub(crate) fn render_package(
             ..template::Capabilities::default()
         },
         now_unix_ms: i64::try_from(view.now.0).unwrap_or(i64::MAX),
-        seed,
+        seed: view.seed.0,
         whole_numbers_are_int64: false,
         skip_schema_validation: false,
         limits: template::Limits::default(),
@@ -272,11 +278,6 @@ pub(crate) fn render_package(
         hint: error.hint().map(str::to_owned),
         retry_after_ms: None,
     })
-}
-
-fn seed(namespace: &str, name: &str) -> [u8; 32] {
-    use sha2::Digest as _;
-    sha2::Sha256::digest(format!("{namespace}.{name}")).into()
 }
 
 async fn plan(context: &Context, grant: &Grant, input: PlanInput<'_>) -> Result<Plan, Failure> {
@@ -382,6 +383,7 @@ async fn apply_planned(
         now: Timestamp::now(),
         rollback_of: None,
         set_aside: None,
+        seed: Some(&planned.seed.to_string()),
         take_over: decisions.take_over,
         kept_revisions: history::KEPT_REVISIONS,
     };
@@ -436,6 +438,7 @@ async fn roll_back_to(
         rollback_of: Some(revision),
         // As long as just that is rendered, the rollback holds.
         set_aside: Some(last.set_aside.as_deref().unwrap_or(&last.digest)),
+        seed: last.seed.as_deref(),
         take_over: decisions.take_over,
         kept_revisions: history::KEPT_REVISIONS,
     };

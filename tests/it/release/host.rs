@@ -85,3 +85,24 @@ async fn a_reconciliation_without_a_change_writes_no_object_and_no_revision() {
     let lists = world.devcluster.journal().into_iter().filter(|it| it.verb == "list" && it.resource == "configmaps");
     assert!(lists.count() <= 1);
 }
+
+/// What a template makes up is nobody's to guess, and stays what it is.
+#[tokio::test(flavor = "multi_thread")]
+async fn a_password_of_a_template_differs_between_releases_and_stays_in_one() {
+    let template = "apiVersion: v1\nkind: ConfigMap\nmetadata:\n  name: a\ndata:\n  \
+        password: {{ randAlphaNum 20 | quote }}\n  again: {{ .Application.Settings.again | quote }}\n";
+    let mut passwords = Vec::new();
+    for _ in 0..2 {
+        let world = World::new().await;
+        let app = world.install("looks", looking(template), nothing()).await;
+        app.ready().await;
+        let before = app.object("v1", "ConfigMap", "a").await.unwrap();
+        app.change(json!({"again": 1})).await;
+        app.wait("changed", |app| app.is_idle() && app.status().observed_generation == 2).await;
+        let after = app.object("v1", "ConfigMap", "a").await.unwrap();
+        assert_eq!((&before["data"]["again"], &after["data"]["again"]), (&json!("0"), &json!("1")));
+        assert_eq!(before["data"]["password"], after["data"]["password"]);
+        passwords.push(after["data"]["password"].clone());
+    }
+    assert_ne!(passwords[0], passwords[1]);
+}

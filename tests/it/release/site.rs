@@ -543,6 +543,7 @@ impl Site {
             now: now(),
             rollback_of,
             set_aside: None,
+            seed: None,
             take_over: self.options.take_over,
             kept_revisions: self.options.kept_revisions,
         };

@@ -63,10 +63,12 @@ pub(super) fn document(record: &Record) -> Map<String, Value> {
         Value::Object(map) => map,
         _ => Map::new(),
     };
-    if let Some(digest) = &record.set_aside
-        && let Some(ours) = document.get_mut(OURS)
-    {
-        ours["setAside"] = digest.as_str().into();
+    if let Some(ours) = document.get_mut(OURS).and_then(Value::as_object_mut) {
+        for (key, value) in [("setAside", &record.set_aside), ("seed", &record.seed)] {
+            if let Some(value) = value {
+                ours.insert(key.to_owned(), value.as_str().into());
+            }
+        }
     }
     if let Some(info) = document.get_mut("info").and_then(Value::as_object_mut) {
         set_time(info, "first_deployed", record.first_deployed);
@@ -238,6 +240,7 @@ pub(super) fn decode(application: &ApplicationId, holder: &Value) -> Result<Reco
         owner,
         digest: some(release.text("/barbless/digest")).unwrap_or_else(|| digest(all())),
         set_aside: some(release.text("/barbless/setAside")),
+        seed: some(release.text("/barbless/seed")),
         rollback_of: release
             .number("/info/rollback_revision")
             .and_then(|it| u32::try_from(it).ok())

@@ -42,6 +42,7 @@ pub(super) fn revision<'a>(plan: &'a Plan, settings: &'a Value, owner: &'a str, 
         now,
         rollback_of: None,
         set_aside: None,
+        seed: Some("5eed"),
         take_over: false,
         kept_revisions: 10,
     }
@@ -352,6 +353,7 @@ async fn the_digest_is_that_of_the_plan_and_what_was_set_aside_is_kept() {
     cluster.begin_release(&app(), new).await.expect("begun");
     let back = cluster.latest_release(&app()).await.expect("an answer").expect("a record");
     assert_eq!((back.digest.as_str(), back.set_aside.as_deref()), ("sha256:of-more-objects", Some("sha256:new")));
+    assert_eq!(back.seed.as_deref(), Some("5eed"));
 }
 
 #[tokio::test]
