@@ -33,7 +33,7 @@ mod seed;
 
 pub use instance::{Instance, Services};
 pub(crate) use package::failure_of;
-pub(crate) use release::{View, render_package};
+pub(crate) use release::{View, field_rules, render_package};
 pub(crate) use seed::Seed;
 
 /// Events that wait for an application. A sender beyond that waits, and so do the watches behind it.

@@ -65,6 +65,8 @@ pub struct Wish {
     pub settings: Value,
     /// `spec.maintenance`.
     pub maintenance: bool,
+    /// What Helm installed under the same name is taken over.
+    pub take_over: bool,
     /// What the operator says about fields of other managers.
     pub rules: Vec<Rule>,
     /// Leave Helm hooks out.
@@ -137,6 +139,7 @@ async fn made(args: &Args) -> Result<Document, Report> {
         grants,
         settings: ground.settings.clone(),
         maintenance: ground.maintenance,
+        take_over: ground.take_over,
         rules: ground.rules.clone(),
         skip_helm_hooks: args.no_hooks,
         show_secrets: args.show_secrets,
@@ -173,6 +176,7 @@ pub async fn foresee(client: kube::Client, sandbox: Sandbox, wish: &Wish) -> Res
         version: wish.version.clone(),
         settings: wish.settings.clone(),
         maintenance: wish.maintenance,
+        take_over: wish.take_over,
         ..Desired::default()
     };
     let mut instance = Instance::new(wish.id.clone(), Arc::clone(&wish.bundles), wish.grants.clone());

@@ -43,6 +43,7 @@ fn wish(name: &str, source: &PackageSource, settings: Value) -> Wish {
         grants: Grants::AsAsked,
         settings,
         maintenance: false,
+        take_over: false,
         rules: Vec::new(),
         skip_helm_hooks: false,
         show_secrets: false,
@@ -173,6 +174,10 @@ async fn no_secret_is_in_a_plan_and_a_running_release_needs_nothing() {
     assert!(made.iter().all(|secret| !text.contains(secret.as_str())), "{text}");
     assert!(text.contains("(redacted)"), "{text}");
     assert!(hidden.hooks.iter().any(|hook| hook.hook == "credentials" && hook.operations.len() == 1));
+    // What the first run of the hook asks for is there when the second asks for it again.
+    let asked = hidden.hooks.iter().filter(|hook| hook.hook == "credentials").flat_map(|hook| &hook.operations);
+    let asked: Vec<Change> = asked.map(|operation| operation.object.change).collect();
+    assert_eq!(asked, [Change::Create, Change::Unchanged]);
     assert!(hidden.hooks_later.iter().any(|hook| hook.hook == "endpoint"));
 
     let app = world.install("miniflux", source.clone(), settings.clone()).await;

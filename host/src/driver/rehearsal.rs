@@ -9,7 +9,7 @@
 //! an upgrade they run against the cluster as it is, and when they set values the plan is made once more, as the host
 //! does; it is the one that is given back.
 
-use std::collections::{BTreeMap, BTreeSet, VecDeque};
+use std::collections::{BTreeMap, VecDeque};
 use std::pin::pin;
 use std::sync::Arc;
 use std::sync::atomic::AtomicUsize;
@@ -19,7 +19,7 @@ use barbless_domain::effect::Effect;
 use barbless_domain::event::{Answer, Desired, Event, Failure};
 use barbless_domain::hook::{Stage, Trigger};
 use barbless_domain::identity::ObjectRef;
-use barbless_domain::operation::{Operation, OperationResult};
+use barbless_domain::operation::{Action, Operation, OperationResult};
 use barbless_domain::pipeline::{self, App};
 use barbless_domain::release::ReleaseAction;
 use barbless_domain::run::{LogLine, RunInput};
@@ -94,7 +94,7 @@ pub(crate) async fn rehearse(services: Arc<Services>, instance: Instance, desire
     instance.data().wanted = desired.settings.clone();
     let context = Arc::new(Context { services, instance, events, objects: Arc::new(AtomicUsize::new(0)) });
     let mut rehearsal = Rehearsal::default();
-    let mut changed = BTreeSet::new();
+    let mut changed = BTreeMap::new();
     let (mut app, effects) = pipeline::step(app, Event::Observed(desired), now);
     let mut waiting: VecDeque<Effect> = effects.into();
     while let Some(effect) = waiting.pop_front() {
@@ -232,7 +232,7 @@ async fn run(
     hook: &str,
     trigger: Trigger,
     attempt: u32,
-    changed: &mut BTreeSet<ObjectRef>,
+    changed: &mut BTreeMap<ObjectRef, bool>,
 ) -> Result<RehearsedRun, Failure> {
     let package = context.instance.current()?;
     let component = package.components.get(hook).cloned();
@@ -275,19 +275,26 @@ async fn fate(
     context: &Arc<Context>,
     package: &LoadedPackage,
     operation: &Operation,
-    changed: &mut BTreeSet<ObjectRef>,
+    changed: &mut BTreeMap<ObjectRef, bool>,
 ) -> (Operation, Fate) {
     let checked = match hooks::check(context, package, operation).await {
         Ok(checked) => checked,
         Err(failure) => return (operation.clone(), Fate::Denied(failure)),
     };
-    if changed.contains(&checked.target) {
-        return (checked, Fate::AfterAnother);
+    match changed.get(&checked.target) {
+        None => {}
+        // It exists by then, whatever it looks like.
+        Some(true) if matches!(checked.action, Action::CreateIfNotExists { .. }) => {
+            let result = OperationResult::Unchanged;
+            return (checked, Fate::Foreseen(Box::new(ForeseenOperation { result, before: None, after: None })));
+        }
+        Some(_) => return (checked, Fate::AfterAnother),
     }
     let manager = hooks::manager_of(&context.instance.id);
     let foreseen = context.services.cluster.foresee_operation(&context.instance.id, &manager, &checked).await;
     if !matches!(foreseen.result, OperationResult::Failed { .. } | OperationResult::Skipped) {
-        changed.insert(checked.target.clone());
+        let exists = !matches!(checked.action, Action::Delete { .. });
+        changed.insert(checked.target.clone(), exists);
     }
     (checked, Fate::Foreseen(Box::new(foreseen)))
 }

@@ -467,7 +467,7 @@ async fn deploy(
 }
 
 /// What an operator decided about fields of other managers.
-fn field_rules(text: &str) -> Result<Vec<conflict::Rule>, Failure> {
+pub(crate) fn field_rules(text: &str) -> Result<Vec<conflict::Rule>, Failure> {
     let bad = |message: String, hint: &str| Failure::new("BadFieldConflicts", message).hint(hint.to_owned());
     let document: Value = match text.trim() {
         "" => Value::Null,

@@ -7,13 +7,14 @@ use barbless_cluster::Cluster;
 use barbless_devcluster::{Config, DevCluster};
 use barbless_domain::event::Desired;
 use barbless_domain::identity::ApplicationId;
-use barbless_domain::release::conflict::{self, Rule};
+use barbless_domain::release::conflict::Rule;
 use kube::config::{KubeConfigOptions, Kubeconfig};
 use serde_json::Value;
 
 use crate::app;
 use crate::cli::Plan;
 use crate::dev::{self, Script};
+use crate::driver;
 use crate::report::{Exit, Report};
 
 /// File of a kept cluster.
@@ -29,6 +30,8 @@ pub(super) struct Ground {
     pub(super) settings: Value,
     /// `spec.maintenance`.
     pub(super) maintenance: bool,
+    /// What Helm installed is taken over.
+    pub(super) take_over: bool,
     /// Rules of the operator.
     pub(super) rules: Vec<Rule>,
     devcluster: Option<DevCluster>,
@@ -81,33 +84,30 @@ async fn real(args: &Plan, id: &ApplicationId, script: Script) -> Result<Ground,
         Some(_) => Value::Object(script.settings),
         None => said.settings,
     };
-    let Said { maintenance, rules, .. } = said;
-    Ok(Ground { client, words, settings, maintenance, rules, devcluster: None, _copy: None })
+    let Said { maintenance, take_over, rules, .. } = said;
+    Ok(Ground { client, words, settings, maintenance, take_over, rules, devcluster: None, _copy: None })
 }
 
 /// What the `Application` of a cluster says.
 struct Said {
     settings: Value,
     maintenance: bool,
+    take_over: bool,
     rules: Vec<Rule>,
 }
 
 async fn said(cluster: &Cluster, id: &ApplicationId) -> Result<Said, Report> {
-    let nothing = Said { settings: Value::Null, maintenance: false, rules: Vec::new() };
+    let nothing = Said { settings: Value::Null, maintenance: false, take_over: false, rules: Vec::new() };
     let application = match cluster.application(id).await {
         Ok(Some(application)) => application,
         // The host was never installed there.
         Ok(None) | Err(barbless_cluster::Error::KindNotServed { .. }) => return Ok(nothing),
         Err(error) => return Err(Report::new(error.reason(), error.chain())),
     };
-    let Desired { settings, maintenance, field_conflicts, .. } = application.desired;
-    let bad = |message: String| Report::new("BadFieldConflicts", message).at(format!("Application {id}"));
-    let document: Value = match field_conflicts.trim() {
-        "" => Value::Null,
-        text => serde_saphyr::from_str(text).map_err(|error| bad(error.to_string()))?,
-    };
-    let rules = conflict::rules(&document).map_err(|error| bad(error.to_string()).hint(error.hint()))?;
-    Ok(Said { settings, maintenance, rules })
+    let Desired { settings, maintenance, take_over, field_conflicts, .. } = application.desired;
+    let rules = driver::field_rules(&field_conflicts)
+        .map_err(|failure| Report::from(failure).at(format!("Application {id}")))?;
+    Ok(Said { settings, maintenance, take_over, rules })
 }
 
 /// A development cluster for this plan alone, with what `barbless dev` would put into it.
@@ -127,9 +127,9 @@ async fn development(
     let client = app::client_of(&devcluster);
     let cluster = Cluster::new(client.clone());
     dev::prepare_cluster(&cluster, id, &script).await?;
-    let Said { maintenance, rules, .. } = said(&cluster, id).await?;
+    let Said { maintenance, take_over, rules, .. } = said(&cluster, id).await?;
     let settings = Value::Object(script.settings);
-    Ok(Ground { client, words, settings, maintenance, rules, devcluster: Some(devcluster), _copy: copy })
+    Ok(Ground { client, words, settings, maintenance, take_over, rules, devcluster: Some(devcluster), _copy: copy })
 }
 
 /// Copies the data of a kept cluster, which must not be in use.
