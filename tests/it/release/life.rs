@@ -1,5 +1,6 @@
 //! O17-O33: revisions, names, documents, fields, records.
 
+use barbless_devcluster::{Fault, Scope};
 use barbless_domain::identity::ApplicationId;
 use barbless_domain::release::conflict;
 use barbless_domain::release::{UpgradeReason, upgrade_needed};
@@ -136,6 +137,22 @@ async fn o24_fields_of_client_side_apply_are_taken_over() {
     let live = site.get(&config_map("x")).await.unwrap();
     assert_eq!(live["data"], json!({"stays": "2"}), "no conflict with ourselves, and what was dropped is gone");
     assert_eq!(site.history().await, [(1, "superseded"), (2, "deployed")]);
+}
+
+/// A take-over that fails after its record was begun leaves a failed revision, and none that is pending.
+#[tokio::test]
+async fn a_take_over_that_is_refused_half_way_is_a_failed_revision() {
+    let site = Site::new().await;
+    let old = config_map("x").label("app.kubernetes.io/managed-by", "Helm").note("meta.helm.sh/release-name", "r");
+    let old = old.note("meta.helm.sh/release-namespace", "default");
+    site.put_as(&old, "helm").await;
+    site.helm_record(1, "deployed", &[&old]).await;
+    let taking = site.with(|options| options.take_over = true);
+    // The record of Helm becomes ours and a new one begins; the fields of the object are refused.
+    site.devcluster.inject(Fault { passed: 2, ..Fault::refuse(Scope::Writes, 403, 1) });
+    let refused = taking.upgrade(&chart().put("a.yaml", [config_map("x")])).await.unwrap_err();
+    assert_eq!(refused.reason, "Forbidden", "{refused:?}");
+    assert_eq!(site.history().await, [(1, "deployed"), (2, "failed")]);
 }
 
 #[tokio::test]

@@ -5,9 +5,8 @@ use barbless_domain::identity::{ApplicationId, ObjectRef};
 use barbless_domain::release::{Plan, ReleaseStatus, history};
 use jiff::Timestamp;
 use tokio::sync::{mpsc, oneshot};
-use tokio_util::sync::CancellationToken;
 
-use super::executor::{Applied, Removed};
+use super::executor::{Applied, Prepared, Removed};
 use super::{ReleaseError, ReleaseOptions};
 use crate::Cluster;
 use crate::record::{HEARTBEAT, HookPhase, NewRevision, Record, RecordError};
@@ -90,6 +89,15 @@ impl DeployError {
     }
 }
 
+/// The record that an operation keeps.
+struct Kept<'a> {
+    record: &'a mut Record,
+    /// The process that takes the record once objects are removed.
+    owner: &'a str,
+    /// The fields that Helm has become ours first.
+    take_over: bool,
+}
+
 /// How a removal treats the history of the release.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum AfterRemoval {
@@ -129,21 +137,12 @@ impl Cluster {
             prepared => prepared?,
         };
         let mut record = self.begin_release(application, revision).await?;
-        if take_over {
-            self.adopt(plan, &options.manager).await.map_err(ReleaseError::from)?;
-        }
-        let stop = options.cancel.child_token();
-        let options = ReleaseOptions { cancel: stop.clone(), ..options.clone() };
-        let (told, moments) = mpsc::channel(MOMENTS);
-        let work = self.carry_out_prepared(plan, &options, prepared, Chronicle(Some(told)));
-        let (result, broken) = self.keep(&mut record, "", moments, &stop, work).await;
+        let kept = Kept { record: &mut record, owner: "", take_over };
+        let result = self.keep(kept, plan, prepared, options).await?;
         let (status, description) = match &result {
             Ok(_) => (ReleaseStatus::Deployed, "applied".to_owned()),
             Err(error) => (ReleaseStatus::Failed, error.chain()),
         };
-        if let Some(error) = broken {
-            return Err(error.into());
-        }
         self.finish_release(&mut record, status, &description, Timestamp::now()).await?;
         Ok(result?)
     }
@@ -166,15 +165,8 @@ impl Cluster {
         history::may_remove(std::slice::from_ref(&revision), owner, Timestamp::now())
             .map_err(|refusal| RecordError::Refused { application: application.clone(), refusal })?;
         let prepared = Box::pin(self.prepare(plan, options, false)).await?;
-        let stop = options.cancel.child_token();
-        let options = ReleaseOptions { cancel: stop.clone(), ..options.clone() };
-        let (told, moments) = mpsc::channel(MOMENTS);
-        let work = self.carry_out_prepared(plan, &options, prepared, Chronicle(Some(told)));
-        let (result, broken) = self.keep(record, owner, moments, &stop, work).await;
-        if let Some(error) = broken {
-            return Err(error.into());
-        }
-        let applied = result?;
+        let kept = Kept { record, owner, take_over: false };
+        let applied = self.keep(kept, plan, prepared, options).await??;
         match after {
             AfterRemoval::Forget => self.delete_releases(&application).await.map_err(RecordError::from)?,
             AfterRemoval::KeepHistory => self.mark_uninstalled(record, "removed", Timestamp::now()).await?,
@@ -193,14 +185,8 @@ impl Cluster {
         options: &ReleaseOptions,
     ) -> Result<Applied, DeployError> {
         let prepared = Box::pin(self.prepare(plan, options, false)).await?;
-        let stop = options.cancel.child_token();
-        let options = ReleaseOptions { cancel: stop.clone(), ..options.clone() };
-        let (told, moments) = mpsc::channel(MOMENTS);
-        let work = self.carry_out_prepared(plan, &options, prepared, Chronicle(Some(told)));
-        let (result, broken) = self.keep(record, "", moments, &stop, work).await;
-        if let Some(error) = broken {
-            return Err(error.into());
-        }
+        let kept = Kept { record, owner: "", take_over: false };
+        let result = self.keep(kept, plan, prepared, options).await?;
         let (status, description) = (record.status, record.description.clone());
         self.finish_release(record, status, &description, Timestamp::now()).await?;
         Ok(result?)
@@ -217,16 +203,27 @@ impl Cluster {
         Ok(())
     }
 
-    /// Carries something out while the record gives signs of life and is told of hooks. If the record is somebody else's
-    /// by now, or cannot be written, the work is stopped, and the error comes beside its result.
-    async fn keep<T>(
+    /// Carries a plan out while the record gives signs of life and is told of hooks. Says how the plan ended.
+    ///
+    /// # Errors
+    /// If the record is somebody else's by now, or cannot be written: the work is stopped then.
+    async fn keep(
         &self,
-        record: &mut Record,
-        owner: &str,
-        mut moments: mpsc::Receiver<Moment>,
-        stop: &CancellationToken,
-        work: impl Future<Output = Result<T, ReleaseError>>,
-    ) -> (Result<T, ReleaseError>, Option<RecordError>) {
+        kept: Kept<'_>,
+        plan: &Plan,
+        prepared: Prepared,
+        options: &ReleaseOptions,
+    ) -> Result<Result<Applied, ReleaseError>, RecordError> {
+        let Kept { record, owner, take_over } = kept;
+        let stop = options.cancel.child_token();
+        let options = ReleaseOptions { cancel: stop.clone(), ..options.clone() };
+        let (told, mut moments) = mpsc::channel(MOMENTS);
+        let work = async {
+            if take_over {
+                self.adopt(plan, &options.manager).await?;
+            }
+            self.carry_out_prepared(plan, &options, prepared, Chronicle(Some(told))).await
+        };
         let mut broken = None;
         let mut work = std::pin::pin!(work);
         let result = loop {
@@ -256,7 +253,7 @@ impl Cluster {
                 record.hook_ended(&hook, phase, Timestamp::now());
             }
         }
-        (result, broken)
+        broken.map_or(Ok(result), Err)
     }
 
     async fn note(&self, record: &mut Record, owner: &str, moment: Moment) -> Result<(), RecordError> {
