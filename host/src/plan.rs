@@ -16,7 +16,6 @@ use barbless_domain::release::conflict::{Rule, Settlement};
 use barbless_domain::release::upgrade_needed;
 use barbless_domain::request::FIELD_CONFLICTS;
 use barbless_domain::requirement::{Platform, parse_version};
-use barbless_domain::run::{LogLevel, LogLine};
 use barbless_sandbox::Sandbox;
 use serde_json::Value;
 use tokio::sync::{broadcast, watch};
@@ -374,7 +373,7 @@ impl Writer {
     fn run(&mut self, run: &RehearsedRun) -> HookPart {
         let RehearsedRun { hook, trigger, failure, log, before, after, operations } = run;
         let mut lines: Vec<String> =
-            log.iter().take(LOG_LINES_MAX).map(|line| self.secrets.mask_text(&log_line(line))).collect();
+            log.iter().take(LOG_LINES_MAX).map(|line| self.secrets.mask_text(&line.to_string())).collect();
         if log.len() > LOG_LINES_MAX {
             lines.push(format!("… {} more lines", log.len() - LOG_LINES_MAX));
         }
@@ -536,15 +535,4 @@ fn part_of(operation: &Operation, object: &Value) -> Value {
         Some(Subresource::Status) => object.get("status").cloned().unwrap_or_default(),
         Some(Subresource::Scale) | None => difference::without_traces(object),
     }
-}
-
-fn log_line(line: &LogLine) -> String {
-    let level = match line.level {
-        LogLevel::Debug => "debug",
-        LogLevel::Info => "info",
-        LogLevel::Warn => "warn",
-        LogLevel::Error => "error",
-    };
-    let fields: String = line.fields.iter().map(|(name, value)| format!(" {name}={value}")).collect();
-    format!("{level}: {}{fields}", line.message)
 }

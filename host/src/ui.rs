@@ -4,7 +4,7 @@ use std::io::{IsTerminal as _, Write as _};
 use std::time::Duration;
 
 use barbless_domain::operation::OperationResult;
-use barbless_domain::run::{LogLevel, RunRecord};
+use barbless_domain::run::RunRecord;
 use indicatif::{ProgressBar, ProgressStyle};
 
 use crate::notice::Notice;
@@ -102,14 +102,7 @@ impl Ui {
         text.push_str(&format!(" ({}.{:03} ms)", micros / 1000, micros % 1000));
         self.line(&text);
         for line in &record.log {
-            let level = match line.level {
-                LogLevel::Debug => "debug",
-                LogLevel::Info => "info",
-                LogLevel::Warn => "warn",
-                LogLevel::Error => "error",
-            };
-            let fields: String = line.fields.iter().map(|(name, value)| format!(" {name}={value}")).collect();
-            self.line(&format!("│  {level}: {}{fields}", line.message));
+            self.line(&format!("│  {line}"));
         }
         for (operation, result) in &record.operations {
             let result = match result {

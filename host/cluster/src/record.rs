@@ -143,6 +143,17 @@ impl Record {
         self.objects.iter().filter_map(item).collect()
     }
 
+    /// What may be in the cluster after this history, oldest first: the objects of the last revision that ended well and
+    /// of all that came after it, since one that failed may have written some of its own. What the newest says of an
+    /// object counts; those of one revision are in the order in which they were applied.
+    #[must_use]
+    pub fn inventory_of(history: &[Self]) -> Vec<InventoryItem> {
+        let from = history.iter().rposition(|record| record.status == ReleaseStatus::Deployed).unwrap_or(0);
+        let mut seen = BTreeSet::new();
+        let newest_first = history.iter().skip(from).rev().flat_map(Self::inventory);
+        newest_first.filter(|item| seen.insert(item.target.clone())).collect()
+    }
+
     /// Group and kind of the custom resources that it defines, for [`barbless_domain::release::plan_removal`].
     #[must_use]
     pub fn defined(&self) -> BTreeSet<(String, String)> {

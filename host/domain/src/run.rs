@@ -371,6 +371,20 @@ pub struct LogLine {
     pub fields: Vec<(String, String)>,
 }
 
+impl fmt::Display for LogLine {
+    /// `info: it is done name=value`.
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        let level = match self.level {
+            LogLevel::Debug => "debug",
+            LogLevel::Info => "info",
+            LogLevel::Warn => "warn",
+            LogLevel::Error => "error",
+        };
+        write!(f, "{level}: {}", self.message)?;
+        self.fields.iter().try_for_each(|(name, value)| write!(f, " {name}={value}"))
+    }
+}
+
 /// One measurement of a guest.
 #[derive(Debug, Clone, PartialEq, Serialize, Deserialize)]
 #[serde(rename_all = "camelCase")]

@@ -11,7 +11,7 @@ use barbless_domain::identity::{Gvk, ObjectRef};
 use barbless_domain::limits;
 use barbless_domain::queue::Time;
 use barbless_domain::release::{
-    self, InventoryItem, Plan, PlanInput, Readiness, ReleaseAction, ReleaseStatus, RemovalInput, conflict, history,
+    self, Plan, PlanInput, Readiness, ReleaseAction, ReleaseStatus, RemovalInput, conflict, history,
 };
 use barbless_domain::request::FIELD_CONFLICTS;
 use barbless_domain::values;
@@ -85,7 +85,7 @@ pub(super) async fn planned(context: &Arc<Context>, maintenance: bool, take_over
         true => rendered_objects(context, &package, record, action, seed).await?,
         false => Made::default(),
     };
-    let previous = inventory(&history);
+    let previous = Record::inventory_of(&history);
     let input = PlanInput {
         application: &context.instance.id,
         package: &package.package.manifest.name,
@@ -135,17 +135,6 @@ fn action(history: &[Record]) -> ReleaseAction {
         history::Action::Upgrade => ReleaseAction::Upgrade,
         history::Action::Rollback => ReleaseAction::Rollback,
     }
-}
-
-/// What may be in the cluster: the objects of the last revision that ended well and of all that came after it, since
-/// one that failed may have written some of its own.
-fn inventory(history: &[Record]) -> Vec<InventoryItem> {
-    let from = history.iter().rposition(|record| record.status == ReleaseStatus::Deployed).unwrap_or(0);
-    let mut items: BTreeMap<ObjectRef, InventoryItem> = BTreeMap::new();
-    for record in history.get(from..).unwrap_or_default() {
-        items.extend(record.inventory().into_iter().map(|item| (item.target.clone(), item)));
-    }
-    items.into_values().collect()
 }
 
 /// What templates made.
@@ -414,7 +403,7 @@ async fn roll_back_to(
     let (Some(target), Some(last)) = (history.iter().find(|record| record.revision == revision), history.last()) else {
         return Err(Failure::new("NoSuchRevision", format!("there is no revision {revision} any more")).into());
     };
-    let previous = inventory(history);
+    let previous = Record::inventory_of(history);
     let input = PlanInput {
         application: &context.instance.id,
         package: &target.package.0,
@@ -561,7 +550,7 @@ async fn uninstall_release(context: &Arc<Context>, skip_hooks: bool, token: &Can
     let removal = release::plan_removal(&RemovalInput {
         application: &context.instance.id,
         package: &record.package.0,
-        inventory: &inventory(&history),
+        inventory: &Record::inventory_of(&history),
         defined: &record.defined(),
         hooks: &record.hooks(),
         skip_hooks,

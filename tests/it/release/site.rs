@@ -12,7 +12,7 @@ use barbless_domain::grant::Scope;
 use barbless_domain::identity::{ApplicationId, Gvk, ObjectRef};
 use barbless_domain::release::conflict::Rule;
 use barbless_domain::release::history::{self, Action};
-use barbless_domain::release::{self, InventoryItem, Plan, PlanInput, Readiness, Refused, ReleaseAction, Rendered};
+use barbless_domain::release::{self, Plan, PlanInput, Readiness, Refused, ReleaseAction, Rendered};
 use barbless_template::NoLookup;
 use base64::Engine as _;
 use base64::engine::general_purpose::STANDARD;
@@ -380,7 +380,7 @@ impl Site {
                 scopes.insert(kind, resource.scope);
             }
         }
-        let previous = inventory(history);
+        let previous = Record::inventory_of(history);
         let input = PlanInput {
             application: &self.id,
             package: "t",
@@ -467,7 +467,7 @@ impl Site {
     }
 
     async fn missing_of(&self, history: &[Record]) -> Vec<ObjectRef> {
-        let lasting = inventory(history).into_iter().filter(|item| !item.transient);
+        let lasting = Record::inventory_of(history).into_iter().filter(|item| !item.transient);
         let targets: Vec<ObjectRef> = lasting.map(|item| item.target).collect();
         self.cluster.missing(&self.id, &targets).await.unwrap()
     }
@@ -493,15 +493,6 @@ fn action_of(history: &[Record]) -> ReleaseAction {
         Action::Install => ReleaseAction::Install,
         Action::Upgrade | Action::Rollback => ReleaseAction::Upgrade,
     }
-}
-
-fn inventory(history: &[Record]) -> Vec<InventoryItem> {
-    let from = history.iter().rposition(|record| record.status == release::ReleaseStatus::Deployed).unwrap_or(0);
-    let mut items: BTreeMap<ObjectRef, InventoryItem> = BTreeMap::new();
-    for record in history.get(from..).unwrap_or_default() {
-        items.extend(record.inventory().into_iter().map(|item| (item.target.clone(), item)));
-    }
-    items.into_values().collect()
 }
 
 impl From<barbless_cluster::DeployError> for Failed {
@@ -556,7 +547,7 @@ impl Site {
         let plan = release::plan_removal(&release::RemovalInput {
             application: &self.id,
             package: "t",
-            inventory: &inventory(&history),
+            inventory: &Record::inventory_of(&history),
             defined: &record.defined(),
             hooks: &record.hooks(),
             skip_hooks: !self.options.hooks,

@@ -34,15 +34,7 @@ impl HelmRelease {
     /// What it may have left in the cluster: the objects of the deployed revision and of all after it.
     #[must_use]
     pub fn inventory(&self) -> Vec<InventoryItem> {
-        let deployed = |record: &Record| record.status == barbless_domain::release::ReleaseStatus::Deployed;
-        let from = self.records.iter().rposition(deployed).unwrap_or(0);
-        let mut items: Vec<InventoryItem> = Vec::new();
-        for item in self.records.iter().skip(from).rev().flat_map(Record::inventory) {
-            if !items.iter().any(|known| known.target == item.target) {
-                items.push(item);
-            }
-        }
-        items
+        Record::inventory_of(&self.records)
     }
 }
 
