@@ -18,3 +18,4 @@ mod order;
 mod recovery;
 mod site;
 mod tap;
+mod tracking;

@@ -12,9 +12,10 @@ use std::time::Duration;
 use barbless_domain::grant::Scope;
 use barbless_domain::identity::{ApplicationId, ObjectRef};
 use barbless_domain::release::conflict::Rule;
+use barbless_domain::release::tracking::Tracking;
 use barbless_domain::release::{HookEvent, Outcome, Plan, Readiness, StepId, UnsafeDefinition};
 use serde_json::Value;
-use tokio::sync::{OnceCell, mpsc, oneshot};
+use tokio::sync::{OnceCell, mpsc, oneshot, watch};
 use tokio::time::Instant;
 use tokio_util::sync::CancellationToken;
 
@@ -63,6 +64,10 @@ pub struct ReleaseOptions {
     pub cancel: CancellationToken,
     /// Told what happens. What does not fit is dropped: the result has everything that matters.
     pub progress: mpsc::Sender<Progress>,
+    /// Told how far the plan is: when it begins, from then on at most once in
+    /// [`barbless_domain::limits::TRACKING_INTERVAL`], and at the end,
+    /// however it ends. Nothing is made for it when nobody listens.
+    pub tracking: watch::Sender<Tracking>,
 }
 
 impl fmt::Debug for ReleaseOptions {

@@ -114,6 +114,7 @@ pub(crate) fn options(deadline: Duration) -> (ReleaseOptions, mpsc::Receiver<Pro
         deadline,
         cancel: CancellationToken::new(),
         progress,
+        tracking: tokio::sync::watch::Sender::default(),
     };
     (options, events)
 }

@@ -5,11 +5,12 @@ use std::sync::Arc;
 use std::time::{Duration, Instant};
 
 use barbless_cluster::{AfterRemoval, Change, DeployError, NewRevision, Progress, Record, ReleaseOptions};
-use barbless_domain::event::{Answer, Failure, Released, Rendered};
+use barbless_domain::event::{Answer, Event, Failure, Released, Rendered};
 use barbless_domain::grant::{self, Grant, Request, Scope};
 use barbless_domain::identity::{Gvk, ObjectRef};
 use barbless_domain::limits;
 use barbless_domain::queue::Time;
+use barbless_domain::release::tracking::Tracking;
 use barbless_domain::release::{
     self, Plan, PlanInput, Readiness, ReleaseAction, ReleaseStatus, RemovalInput, conflict, history,
 };
@@ -19,7 +20,7 @@ use barbless_health::readiness;
 use barbless_template as template;
 use jiff::Timestamp;
 use serde_json::{Map, Value, json};
-use tokio::sync::mpsc;
+use tokio::sync::{mpsc, watch};
 use tokio_util::sync::CancellationToken;
 
 use super::instance::{Instance, LoadedPackage};
@@ -443,12 +444,11 @@ async fn deploy(
     token: &CancellationToken,
 ) -> Result<(), Stopped> {
     let rules = field_rules(decisions.field_conflicts)?;
-    let (progress, reader) = mpsc::channel(PROGRESS);
-    let told = tokio::spawn(tell(Arc::clone(context), reader));
-    let options = ReleaseOptions { rules, ..options(context, limits::APPLY_DEADLINE, token, progress) };
+    let (options, told) = listened_to(context, limits::APPLY_DEADLINE, token);
+    let options = ReleaseOptions { rules, ..options };
     let result = context.services.cluster.deploy(&context.instance.id, revision, &options).await;
     drop(options);
-    let _ = told.await;
+    told.await;
     result?;
     health::watch(context, plan);
     context.objects.store(plan.objects.len(), std::sync::atomic::Ordering::Relaxed);
@@ -466,13 +466,18 @@ pub(crate) fn field_rules(text: &str) -> Result<Vec<conflict::Rule>, Failure> {
     conflict::rules(&document).map_err(|error| bad(format!("annotation {FIELD_CONFLICTS}: {error}"), error.hint()))
 }
 
-fn options(
-    context: &Context,
+/// How an operation is carried out, and what ends when all that it told has been passed on: once nobody has the options
+/// any more.
+fn listened_to(
+    context: &Arc<Context>,
     deadline: Duration,
     token: &CancellationToken,
-    progress: mpsc::Sender<Progress>,
-) -> ReleaseOptions {
-    ReleaseOptions {
+) -> (ReleaseOptions, impl Future<Output = ()> + use<>) {
+    let (progress, happens) = mpsc::channel(PROGRESS);
+    let (tracking, how_far) = watch::channel(Tracking::default());
+    let told = tokio::spawn(tell(Arc::clone(context), happens));
+    let tracked = tokio::spawn(track(Arc::clone(context), how_far));
+    let options = ReleaseOptions {
         manager: MANAGER.to_owned(),
         ready: Arc::new(readiness_of),
         may_see: Arc::new(may_see(&context.instance)),
@@ -480,6 +485,20 @@ fn options(
         deadline,
         cancel: token.clone(),
         progress,
+        tracking,
+    };
+    let passed_on = async move {
+        // A panic in one of them loses lines, and no result.
+        let _ = tokio::join!(told, tracked);
+    };
+    (options, passed_on)
+}
+
+/// Passes on how far an operation is. What is not read in time gives way to what is newer; the last is always read.
+async fn track(context: Arc<Context>, mut how_far: watch::Receiver<Tracking>) {
+    while how_far.changed().await.is_ok() {
+        let tracking = how_far.borrow_and_update().clone();
+        let _ = context.events.send(Event::Tracking(tracking)).await;
     }
 }
 
@@ -543,9 +562,7 @@ async fn uninstall_release(context: &Arc<Context>, skip_hooks: bool, token: &Can
     let cluster = &context.services.cluster;
     let history = cluster.release_history(&context.instance.id).await.map_err(cluster_failure)?;
     let Some(mut record) = history.last().cloned() else { return Ok(()) };
-    let (progress, reader) = mpsc::channel(PROGRESS);
-    let told = tokio::spawn(tell(Arc::clone(context), reader));
-    let options = options(context, limits::UNINSTALL_DEADLINE, token, progress);
+    let (options, told) = listened_to(context, limits::UNINSTALL_DEADLINE, token);
     health::stop(context);
     let removal = release::plan_removal(&RemovalInput {
         application: &context.instance.id,
@@ -558,7 +575,7 @@ async fn uninstall_release(context: &Arc<Context>, skip_hooks: bool, token: &Can
     let owner = &context.services.owner;
     let result = cluster.remove_release(&removal, &mut record, owner, AfterRemoval::Forget, &options).await;
     drop(options);
-    let _ = told.await;
+    told.await;
     result?;
     Ok(())
 }

@@ -513,6 +513,7 @@ impl Site {
             deadline: self.options.deadline,
             cancel: self.options.cancel.clone(),
             progress: tokio::sync::mpsc::channel(1).0,
+            tracking: tokio::sync::watch::Sender::default(),
         }
     }
 

@@ -3,8 +3,9 @@
 use std::collections::BTreeMap;
 
 use barbless_domain::identity::ObjectRef;
-use barbless_domain::limits::TIMEOUT_NAMES;
+use barbless_domain::limits::{TIMEOUT_NAMES, TRACKING_INTERVAL};
 use barbless_domain::release::conflict::own_rules;
+use barbless_domain::release::tracking::Tracking;
 use barbless_domain::release::{
     DeleteCause, Directives, Execution, HelmHook, HookEvent, Outcome, Plan, Readiness, ReleaseAction, Step, StepId,
     Work,
@@ -235,6 +236,8 @@ struct Performance<'r> {
     /// Uids of what was deleted.
     deleted: BTreeMap<ObjectRef, String>,
     errors: Vec<ReleaseError>,
+    /// When it may be told again how far it is.
+    tell_at: Option<Instant>,
 }
 
 impl<'r> Performance<'r> {
@@ -252,10 +255,17 @@ impl<'r> Performance<'r> {
             applied: BTreeMap::new(),
             deleted: BTreeMap::new(),
             errors: Vec::new(),
+            tell_at: None,
         }
     }
 
     async fn perform(&mut self) -> Result<(), ReleaseError> {
+        let result = self.carry_out().await;
+        self.tell_how_far();
+        result
+    }
+
+    async fn carry_out(&mut self) -> Result<(), ReleaseError> {
         let run = self.run;
         let stop = loop {
             self.begin();
@@ -264,6 +274,9 @@ impl<'r> Performance<'r> {
             }
             if !self.errors.is_empty() {
                 break Stop::Failed;
+            }
+            if self.tell_at.is_none_or(|at| at <= Instant::now()) {
+                self.tell_how_far();
             }
             let idle_at = self.waiter.idle_at();
             tokio::select! {
@@ -279,6 +292,8 @@ impl<'r> Performance<'r> {
                         self.judge(who, verdict);
                     }
                 }
+                // What has changed since it was told is told.
+                () = tokio::time::sleep_until(self.tell_at.unwrap_or(run.until)) => {}
                 () = tokio::time::sleep_until(idle_at.unwrap_or(run.until)), if idle_at.is_some() => {
                     for (who, why) in self.waiter.idle(Instant::now()) {
                         self.judge(who, Verdict::Failed(why));
@@ -287,6 +302,22 @@ impl<'r> Performance<'r> {
             }
         };
         Err(self.stop(&stop).await)
+    }
+
+    /// Tells how far it is, to whoever wants to know.
+    fn tell_how_far(&mut self) {
+        let run = self.run;
+        self.tell_at = Some(Instant::now() + TRACKING_INTERVAL);
+        if run.options.tracking.is_closed() {
+            return;
+        }
+        let is_absent = |target: &ObjectRef| run.plan.action.applies() && !run.live.contains_key(target);
+        let now = Tracking::of_execution(&self.execution, is_absent);
+        run.options.tracking.send_if_modified(|told| {
+            let is_news = *told != now;
+            *told = now;
+            is_news
+        });
     }
 
     /// Begins what may begin.
@@ -646,7 +677,7 @@ impl<'r> Performance<'r> {
         for (step, why) in self.execution.unfinished() {
             let why = self.waiter.reason(Waiting::Step(step.id)).unwrap_or_else(|| why.to_owned());
             let target = match &step.work {
-                Work::Await { external } => Some(super::external::reference(self.run.application(), external)),
+                Work::Await { external } => Some(external.reference(self.run.application())),
                 _ => plan.target_of(step).cloned(),
             };
             only_going &= matches!(step.work, Work::Gone { .. });

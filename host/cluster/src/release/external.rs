@@ -3,7 +3,7 @@
 use std::time::Duration;
 
 use barbless_domain::grant::Scope;
-use barbless_domain::identity::{ApplicationId, Gvk, ObjectRef};
+use barbless_domain::identity::{Gvk, ObjectRef};
 use barbless_domain::release::{External, Outcome, StepId};
 
 use super::waiter::Goal;
@@ -32,7 +32,7 @@ impl Run<'_> {
             },
             namespace: match resource.scope {
                 Scope::Cluster => String::new(),
-                Scope::Namespaced => reference(self.application(), external).namespace,
+                Scope::Namespaced => external.reference(self.application()).namespace,
             },
             name: external.name.clone(),
         };
@@ -40,19 +40,6 @@ impl Run<'_> {
             .map_err(|why| ReleaseError::ObjectFailed { target: Box::new(target.clone()), why })?;
         self.wait(step, &target, Goal::Present).await?;
         Ok(Ended::of(Outcome::Done))
-    }
-}
-
-/// What is waited for, as far as it is known before its kind is.
-pub(super) fn reference(application: &ApplicationId, external: &External) -> ObjectRef {
-    ObjectRef {
-        gvk: Gvk {
-            group: external.group.clone().unwrap_or_default(),
-            version: external.version.clone().unwrap_or_default(),
-            kind: external.kind.clone(),
-        },
-        namespace: external.namespace.clone().unwrap_or_else(|| application.namespace().to_owned()),
-        name: external.name.clone(),
     }
 }
 

@@ -13,7 +13,7 @@ use serde_json::Value;
 
 use super::ReleaseAction;
 use super::helm::DeletePolicy;
-use crate::identity::ObjectRef;
+use crate::identity::{ApplicationId, Gvk, ObjectRef};
 use crate::operation::Propagation;
 
 /// Annotation of an author who leaves fields to whoever changed them: paths, separated by commas.
@@ -380,6 +380,21 @@ impl Directives {
 }
 
 impl External {
+    /// The object, as far as it is known before its kind is looked up: the kind is as its author wrote it, and the
+    /// namespace that of the application unless the author wrote another.
+    #[must_use]
+    pub fn reference(&self, application: &ApplicationId) -> ObjectRef {
+        ObjectRef {
+            gvk: Gvk {
+                group: self.group.clone().unwrap_or_default(),
+                version: self.version.clone().unwrap_or_default(),
+                kind: self.kind.clone(),
+            },
+            namespace: self.namespace.clone().unwrap_or_else(|| application.namespace().to_owned()),
+            name: self.name.clone(),
+        }
+    }
+
     /// Whether two mean the same object, the namespace aside.
     fn is(&self, other: &Self) -> bool {
         (&self.kind, &self.group, &self.version, &self.name) == (&other.kind, &other.group, &other.version, &other.name)

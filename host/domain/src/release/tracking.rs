@@ -10,6 +10,7 @@ use serde::{Deserialize, Serialize};
 use crate::limits::{TRACKED_OPERATIONS, TRACKING_BYTES};
 use crate::run::Sum;
 
+mod of_execution;
 #[cfg(test)]
 mod tests;
 
@@ -29,7 +30,7 @@ pub struct Tracking {
 #[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(rename_all = "camelCase")]
 pub struct TrackedOperation {
-    /// What it is called in the plan. Unique in a report.
+    /// What it is called in the plan: the number of the step, as `barbless plan` shows it. Unique in a report.
     pub id: String,
     /// The operations that come before it.
     #[serde(default, skip_serializing_if = "Vec::is_empty")]
@@ -43,7 +44,7 @@ pub struct TrackedOperation {
     /// Kind of the object.
     #[serde(default, skip_serializing_if = "String::is_empty")]
     pub kind: String,
-    /// Its name.
+    /// Its name. Of a part of the plan, what has ended.
     #[serde(default, skip_serializing_if = "String::is_empty")]
     pub name: String,
     /// Its namespace.
