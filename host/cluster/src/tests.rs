@@ -21,6 +21,7 @@ use crate::request::Target;
 use crate::{Cluster, Progress, ReleaseOptions};
 
 mod applications;
+mod failures;
 mod faults;
 mod inventories;
 mod operations;
@@ -32,7 +33,15 @@ mod watches;
 
 /// A cluster with namespace `demo`, and the controllers that make workloads ready or not.
 pub(crate) async fn start(controllers: bool) -> (DevCluster, Cluster) {
-    let config = Config { controllers, ready_delay: Duration::from_millis(2), ..Config::default() };
+    start_with(Config { controllers, ready_delay: Duration::from_millis(2), ..Config::default() }).await
+}
+
+/// A cluster whose seconds last ten milliseconds, so that what fails fails again soon.
+pub(crate) async fn start_fast() -> (DevCluster, Cluster) {
+    start_with(Config { second: Duration::from_millis(10), ..Config::default() }).await
+}
+
+async fn start_with(config: Config) -> (DevCluster, Cluster) {
     let devcluster = DevCluster::start(config).await.expect("the cluster starts");
     let service = tower::ServiceBuilder::new()
         .map_request(|request: http::Request<kube::client::Body>| request.map(axum::body::Body::new))

@@ -21,6 +21,7 @@ mod definition;
 mod digest;
 mod directives;
 mod execution;
+mod failures;
 mod graph;
 mod helm;
 pub mod history;
@@ -39,6 +40,7 @@ pub use directives::{
     YIELD_ANNOTATION,
 };
 pub use execution::{CleanUp, Execution, Outcome, StepState};
+pub use failures::{PodFailures, failures_allowed};
 pub use graph::{DeleteCause, Step, StepId, Work};
 pub use helm::{DeletePolicy, HOOK_ANNOTATION, HelmHook, HookEvent, is_kept, sort_hooks};
 pub use order::{install_rank, remove_rank};

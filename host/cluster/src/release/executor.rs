@@ -433,7 +433,8 @@ impl<'r> Performance<'r> {
             _ => None,
         };
         self.execution.waiting(id, &why);
-        let wanted = Wanted { target: target.clone(), goal, seen, why, no_activity };
+        let is_created = !self.run.live.contains_key(target);
+        let wanted = Wanted { target: target.clone(), goal, seen, why, no_activity, is_created };
         if let Some(verdict) = self.waiter.add(Waiting::Step(id), wanted) {
             self.judge(Waiting::Step(id), verdict);
         }
@@ -448,7 +449,7 @@ impl<'r> Performance<'r> {
             _ => format!("{target} is not ready"),
         };
         self.execution.waiting(step, &why);
-        let wanted = Wanted { target, goal, seen: None, why, no_activity: None };
+        let wanted = Wanted { target, goal, seen: None, why, no_activity: None, is_created: false };
         if let Some(verdict) = self.waiter.add(who, wanted) {
             self.judge(who, verdict);
         }

@@ -1,11 +1,13 @@
-//! Pods in trouble: why a workload does not become ready, named as soon as it is seen.
+//! Pods in trouble: why a workload does not become ready, named as soon as it is seen, and how often its Pods have failed.
 
+use std::collections::BTreeMap;
 use std::fmt;
 
 use barbless_domain::identity::ObjectRef;
+use barbless_domain::release::{PodFailures, failures_allowed};
 use serde_json::{Map, Value};
 
-use crate::request::metadata;
+use crate::request::{label, metadata};
 
 /// A Pod of a workload that cannot do its work.
 #[derive(Debug, Clone, PartialEq, Eq, PartialOrd, Ord)]
@@ -83,6 +85,78 @@ impl Selector {
                     _ => false,
                 }
             })
+    }
+}
+
+/// Pods of one workload whose failures are remembered, the gone ones too. Beyond that the oldest are forgotten.
+const PODS: usize = 1_000;
+/// Labels that tell Pods of one version of a workload from those of another.
+const VERSIONS: [&str; 2] = ["pod-template-hash", "controller-revision-hash"];
+
+/// How often the Pods of a workload have failed in this operation.
+#[derive(Debug, Default)]
+pub(super) struct Failures {
+    /// When the workload was created, if this operation created it: its Pods are new too.
+    born: Option<String>,
+    allowed: Option<u32>,
+    /// By time of creation and by what was seen first, so that the newest is the last.
+    pods: BTreeMap<(String, u64), Counted>,
+    seen: u64,
+}
+
+/// A Pod of a workload.
+#[derive(Debug)]
+struct Counted {
+    uid: String,
+    version: Option<String>,
+    failures: PodFailures,
+}
+
+impl Failures {
+    pub(super) fn new(workload: &Value, is_created: bool) -> Self {
+        let born = metadata(workload, "creationTimestamp").filter(|_| is_created).map(str::to_owned);
+        Self { born, allowed: failures_allowed(workload), ..Self::default() }
+    }
+
+    /// The workload has changed.
+    pub(super) fn of(&mut self, workload: &Value) {
+        self.allowed = failures_allowed(workload);
+    }
+
+    /// Looks at a Pod of the workload. What happened to it before this operation does not count: `is_new` says that it
+    /// came while somebody was looking.
+    pub(super) fn look_at(&mut self, pod: &Value, is_new: bool) {
+        let text = |field: &str| metadata(pod, field).unwrap_or_default().to_owned();
+        let (created, uid) = (text("creationTimestamp"), text("uid"));
+        let of_then = (created.clone(), 0)..=(created.clone(), u64::MAX);
+        if let Some((_, known)) = self.pods.range_mut(of_then).find(|(_, known)| known.uid == uid) {
+            known.failures.see(pod);
+            return;
+        }
+        let mut failures = PodFailures::default();
+        failures.see(pod);
+        if !is_new && self.born.as_ref().is_none_or(|born| created < *born) {
+            failures.forgive();
+        }
+        let version = VERSIONS.iter().find_map(|name| label(pod, name)).map(str::to_owned);
+        self.seen += 1;
+        self.pods.insert((created, self.seen), Counted { uid, version, failures });
+        if self.pods.len() > PODS {
+            self.pods.pop_first();
+        }
+    }
+
+    /// Why the workload has failed, if its Pods have failed too often. Pods of an older version, which the newest takes
+    /// the place of, do not count.
+    pub(super) fn exceeded(&self) -> Option<String> {
+        let allowed = self.allowed?;
+        let newest = &self.pods.last_key_value()?.1.version;
+        let counted = self.pods.values().filter(|pod| pod.version == *newest);
+        let failures = counted.map(|pod| pod.failures.count()).fold(0, u32::saturating_add);
+        (failures > allowed).then(|| {
+            let times = if failures == 1 { "once".to_owned() } else { format!("{failures} times") };
+            format!("its Pods failed {times}, more than the {allowed} that it may")
+        })
     }
 }
 

@@ -17,7 +17,7 @@ use serde_json::Value;
 use tokio::sync::oneshot;
 use tokio::time::Instant;
 
-use super::pods::{PodTrouble, Selector, runs_pods, troubles};
+use super::pods::{Failures, PodTrouble, Selector, runs_pods, troubles};
 use super::{Progress, Run};
 use crate::request::{label, metadata};
 use crate::watch::{WatchEvent, WatchSpec};
@@ -85,6 +85,8 @@ pub(super) struct Wanted {
     pub(super) why: String,
     /// How long nothing may happen to it.
     pub(super) no_activity: Option<Duration>,
+    /// It was not there before this operation.
+    pub(super) is_created: bool,
 }
 
 /// One that is waited for.
@@ -135,6 +137,8 @@ pub(super) struct Waiter<'a> {
     names: BTreeSet<(String, String)>,
     /// Selectors of the Pods of workloads that are waited for.
     selectors: BTreeMap<ObjectRef, Selector>,
+    /// How often their Pods have failed.
+    failures: BTreeMap<ObjectRef, Failures>,
     /// The last trouble of each workload.
     pod_troubles: BTreeMap<ObjectRef, PodTrouble>,
     /// Troubles that were told.
@@ -153,6 +157,7 @@ impl<'a> Waiter<'a> {
             targets: BTreeMap::new(),
             names: targets.map(|target| (target.gvk.kind.clone(), target.name.clone())).collect(),
             selectors: BTreeMap::new(),
+            failures: BTreeMap::new(),
             pod_troubles: BTreeMap::new(),
             told: BTreeSet::new(),
             pods: BTreeMap::new(),
@@ -172,8 +177,10 @@ impl<'a> Waiter<'a> {
     /// Waits for one more object. The verdict on what is known about it already, if that is something.
     pub(super) fn add(&mut self, who: Waiting, wanted: Wanted) -> Option<Verdict> {
         let watched = self.watch_of(&wanted);
-        if runs_pods(&wanted.target.gvk.kind) && matches!(wanted.goal, Goal::Ready | Goal::Ended { .. }) {
+        if hangs_on_pods(&wanted) {
             self.watch_pods();
+            let seen = wanted.seen.as_ref().unwrap_or(&Value::Null);
+            self.failures.entry(wanted.target.clone()).or_insert_with(|| Failures::new(seen, wanted.is_created));
             if let Some(selector) = wanted.seen.as_ref().and_then(Selector::of) {
                 self.selectors.insert(wanted.target.clone(), selector);
                 self.look_at_all();
@@ -254,6 +261,7 @@ impl<'a> Waiter<'a> {
         let reference = &target.wanted.target;
         if !self.targets.values().any(|other| other.wanted.target == *reference) {
             self.selectors.remove(reference);
+            self.failures.remove(reference);
         }
     }
 
@@ -266,7 +274,7 @@ impl<'a> Waiter<'a> {
     pub(super) fn take(&mut self, source: &Source, event: WatchEvent) -> Vec<(Waiting, Verdict)> {
         let Source::Objects(watched) = source else {
             self.take_pods(event);
-            return Vec::new();
+            return self.failed_by_pods();
         };
         let name_of = |object: &Value| metadata(object, "name").unwrap_or_default().to_owned();
         let is_named = |object: &Arc<Value>| self.names.contains(&(watched.gvk.kind.clone(), name_of(object)));
@@ -385,14 +393,21 @@ impl<'a> Waiter<'a> {
             (Goal::Established, Some(_)) => Verdict::Pending("it is gone".to_owned()),
         };
         let reference = wanted.target.clone();
+        let mut verdict = verdict;
         if let Verdict::Pending(_) = verdict
-            && runs_pods(&reference.gvk.kind)
-            && matches!(wanted.goal, Goal::Ready | Goal::Ended { .. })
-            && let Some(selector) = object.filter(|_| !deleted).and_then(Selector::of)
+            && hangs_on_pods(wanted)
+            && let Some(object) = object.filter(|_| !deleted)
+            && let Some(selector) = Selector::of(object)
         {
             self.selectors.insert(reference.clone(), selector);
+            if let Some(failures) = self.failures.get_mut(&reference) {
+                failures.of(object);
+            }
             // Pods that came before the selector.
             self.look_at_all();
+            if let Some(why) = self.failures.get(&reference).and_then(Failures::exceeded) {
+                verdict = Verdict::Failed(why);
+            }
         }
         Some(match verdict {
             Verdict::Failed(why) => Verdict::Failed(self.explained(&reference, why)),
@@ -437,16 +452,29 @@ impl<'a> Waiter<'a> {
         .collect()
     }
 
+    /// Those whose Pods have failed too often.
+    fn failed_by_pods(&self) -> Vec<(Waiting, Verdict)> {
+        let waiting = self.targets.iter().filter(|(_, target)| hangs_on_pods(&target.wanted));
+        let failed = waiting.filter_map(|(who, target)| {
+            let target = &target.wanted.target;
+            let why = self.failures.get(target)?.exceeded()?;
+            Some((*who, Verdict::Failed(self.explained(target, why))))
+        });
+        failed.collect()
+    }
+
     fn take_pods(&mut self, event: WatchEvent) {
         let name = |pod: &Value| metadata(pod, "name").unwrap_or_default().to_owned();
         match event {
             WatchEvent::Synced(pods) => {
                 self.pods = pods.iter().map(|pod| (name(pod), Arc::clone(pod))).collect();
-                pods.iter().for_each(|pod| self.look_at(pod));
+                pods.iter().for_each(|pod| self.look_at(pod, false));
             }
             WatchEvent::Applied(pod) => {
-                self.pods.insert(name(&pod), Arc::clone(&pod));
-                self.look_at(&pod);
+                let uid = |pod: &Value| metadata(pod, "uid").map(str::to_owned);
+                let before = self.pods.insert(name(&pod), Arc::clone(&pod));
+                let is_new = before.is_none_or(|before| uid(&before) != uid(&pod));
+                self.look_at(&pod, is_new);
             }
             WatchEvent::Deleted(pod) => {
                 let name = name(&pod);
@@ -460,15 +488,19 @@ impl<'a> Waiter<'a> {
 
     fn look_at_all(&mut self) {
         let pods: Vec<_> = self.pods.values().cloned().collect();
-        pods.iter().for_each(|pod| self.look_at(pod));
+        pods.iter().for_each(|pod| self.look_at(pod, false));
     }
 
-    fn look_at(&mut self, pod: &Value) {
+    /// `is_new`: it came while the watch was running.
+    fn look_at(&mut self, pod: &Value, is_new: bool) {
         let owners = self.selectors.iter().filter(|(_, selector)| selector.matches(pod));
         let owners: Vec<ObjectRef> = owners.map(|(target, _)| target.clone()).collect();
         for workload in owners {
             let now = Instant::now();
             self.targets.values_mut().filter(|it| it.wanted.target == workload).for_each(|it| it.active = now);
+            if let Some(failures) = self.failures.get_mut(&workload) {
+                failures.look_at(pod, is_new);
+            }
             for trouble in troubles(&workload, pod) {
                 self.pod_troubles.insert(workload.clone(), trouble.clone());
                 if self.told.insert(trouble.clone()) {
@@ -477,6 +509,11 @@ impl<'a> Waiter<'a> {
             }
         }
     }
+}
+
+/// Whether the Pods of what is waited for say how it fares.
+fn hangs_on_pods(wanted: &Wanted) -> bool {
+    runs_pods(&wanted.target.gvk.kind) && matches!(wanted.goal, Goal::Ready | Goal::Ended { .. })
 }
 
 impl Target {

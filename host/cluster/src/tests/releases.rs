@@ -136,7 +136,9 @@ async fn a_time_out_names_what_it_waited_for_and_its_pods() {
     let target = crate::request::Target { resource: &resource, object: &at };
     cluster.replace_in(&target, Some("status"), "kubelet", &pod).await.expect("written");
 
-    let objects = (0..7).map(|index| deployment(&format!("w{index}"))).collect();
+    // It has failed often, and may.
+    let patient = |object| annotated(object, "werf.io/failures-allowed-per-replica", "100");
+    let objects = (0..7).map(|index| patient(deployment(&format!("w{index}")))).collect();
     let plan = plan_for(&cluster, objects, &[]).await;
     let (options, mut events) = options(Duration::from_millis(500));
     let error = cluster.apply_release(&plan, &options).await.expect_err("a time-out");
