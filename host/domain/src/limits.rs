@@ -82,6 +82,48 @@ impl Default for GuestLimits {
     }
 }
 
+/// What the evaluation of a jq program on one object may use.
+#[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
+#[serde(default, deny_unknown_fields, rename_all = "camelCase")]
+pub struct JqLimits {
+    /// CPU time in milliseconds. A filter of an ordinary object takes a tenth of one; a second is for objects that are
+    /// as large as they may be.
+    pub cpu_ms: u64,
+    /// Wall-clock time in milliseconds, waiting for a turn included.
+    pub wall_ms: u64,
+    /// Bytes of memory. An object takes about ten times its size as a value, and a program makes copies.
+    pub memory_bytes: u64,
+    /// Bytes of the JSON text of the object. etcd takes 1.5 MiB.
+    pub input_bytes: u64,
+    /// Bytes of all outputs together. A filter makes an object smaller.
+    pub output_bytes: u64,
+    /// Outputs of one evaluation.
+    pub outputs: u32,
+}
+
+impl Default for JqLimits {
+    fn default() -> Self {
+        const MIB: u64 = 1024 * 1024;
+        Self {
+            cpu_ms: 1_000,
+            wall_ms: 5_000,
+            memory_bytes: 64 * MIB,
+            input_bytes: 4 * MIB,
+            output_bytes: 4 * MIB,
+            outputs: 10_000,
+        }
+    }
+}
+
+/// Evaluations after which an instance of the evaluator is replaced, so that what it may have gathered goes with it.
+/// Making one takes as long as some ten evaluations.
+pub const JQ_APPLIES_PER_INSTANCE: u32 = 10_000;
+/// Instances of the evaluator that wait for their next object, of all filters together. Each keeps about a megabyte, and
+/// a place in the pool of instances, which has 64 beyond the runs in flight.
+pub const JQ_WARM_INSTANCES: usize = 32;
+/// Memory of an instance beyond which it is not kept: memory only grows, and one large object must not be paid for ever.
+pub const JQ_WARM_BYTES: u64 = 8 * 1024 * 1024;
+
 /// First delay after a failure, in every queue.
 pub const RETRY_FIRST: Duration = Duration::from_secs(15);
 /// Longest delay in the lifecycle queue of an application.

@@ -102,6 +102,22 @@ impl Workshop {
         Ok(Made { digest: format!("sha256:{digest}"), scan, compiled })
     }
 
+    /// Compiles a component of our own, which need not speak the contract and need not fit into the limits of those that
+    /// do.
+    pub(crate) async fn make_own(&self, wasm: &'static [u8]) -> Result<Component, LoadError> {
+        let digest = hex(&Sha256::digest(wasm));
+        let kept = {
+            let (tools, digest) = (Arc::clone(&self.tools), digest.clone());
+            self.off_thread(move || Ok(tools.cache.as_ref().and_then(|cache| cache.load(&tools.engine, &digest)))).await?
+        };
+        if let Some(kept) = kept {
+            return Ok(kept);
+        }
+        let artefact = self.compile(&Arc::new(wasm.to_vec())).await?;
+        let tools = Arc::clone(&self.tools);
+        self.off_thread(move || cache::admit(&tools.engine, tools.cache.as_ref(), &digest, &artefact)).await
+    }
+
     async fn off_thread<T: Send + 'static>(
         &self,
         work: impl FnOnce() -> Result<T, LoadError> + Send + 'static,
@@ -133,8 +149,9 @@ impl Workshop {
     async fn in_child(&self, mut command: tokio::process::Command, wasm: &[u8]) -> Result<Vec<u8>, LoadError> {
         let broken = |source| LoadError::Compiler { source };
         let limits = &self.tools.limits;
-        let mut order = serde_json::to_vec(&Order { limits: GuestLimits::clone(limits) })
-            .map_err(|error| broken(std::io::Error::other(error)))?;
+        let component_bytes = limits.component_bytes.max(wasm.len() as u64);
+        let order = Order { limits: GuestLimits { component_bytes, ..GuestLimits::clone(limits) } };
+        let mut order = serde_json::to_vec(&order).map_err(|error| broken(std::io::Error::other(error)))?;
         order.push(b'\n');
         let mut child = command
             .env_clear()

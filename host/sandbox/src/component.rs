@@ -8,6 +8,7 @@ use barbless_domain::hook::HookDeclaration;
 use barbless_domain::identity::ApplicationId;
 use barbless_domain::limits::{BINDINGS_PER_HOOK, GuestLimits, HOOKS_PER_PACKAGE};
 use barbless_domain::run::LogLine;
+use tokio::sync::OnceCell;
 use wasmtime::Store;
 use wasmtime::component::{ComponentExportIndex, ComponentNamedList, HasSelf, Instance, Lift, Linker, Lower};
 
@@ -18,6 +19,7 @@ use crate::contract::{
     self, AssessParams, AssessResults, CheckParams, CheckResults, HookComponent, ProjectParams, ProjectResults,
 };
 use crate::error::{LoadError, PrepareError, SandboxError};
+use crate::jq::Evaluator;
 use crate::machine::Machine;
 use crate::outcome;
 use crate::prepared::{Exports, Linked, Prepared};
@@ -144,6 +146,8 @@ struct Inner {
     workshop: Workshop,
     /// Linkers by the interfaces that they have; there are few combinations, and all share their functions.
     linkers: Mutex<HashMap<BTreeSet<Interface>, Arc<Linker<State>>>>,
+    /// The evaluator of jq programs, from its first use on.
+    evaluator: OnceCell<Arc<Evaluator>>,
 }
 
 impl Sandbox {
@@ -155,13 +159,24 @@ impl Sandbox {
         let machine = Arc::new(Machine::new(&config)?);
         let limits = Arc::new(config.limits);
         let workshop = Workshop::new(machine.wasmtime().clone(), Arc::clone(&limits), config.compiler, config.cache)?;
-        Ok(Self(Arc::new(Inner { machine, limits, workshop, linkers: Mutex::default() })))
+        Ok(Self(Arc::new(Inner { machine, limits, workshop, linkers: Mutex::default(), evaluator: OnceCell::new() })))
     }
 
     /// The limits that components are loaded with.
     #[must_use]
     pub fn limits(&self) -> &GuestLimits {
         &self.0.limits
+    }
+
+    /// The evaluator of jq programs. Compiled at its first use, and again after a failure of that.
+    pub(crate) async fn evaluator(&self) -> Result<&Arc<Evaluator>, LoadError> {
+        let Inner { machine, limits, workshop, evaluator, .. } = &*self.0;
+        evaluator
+            .get_or_try_init(|| async {
+                let compiled = workshop.make_own(Evaluator::COMPONENT).await?;
+                Evaluator::new(machine, limits, &compiled).map(Arc::new)
+            })
+            .await
     }
 
     /// Loads a component: scans it, compiles it unless the cache has it, and has it describe itself.

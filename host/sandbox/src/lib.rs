@@ -10,6 +10,7 @@
 
 pub mod config;
 pub mod error;
+pub mod jq;
 
 mod compile;
 mod component;
@@ -28,4 +29,5 @@ pub use crate::component::{Component, Sandbox, World};
 pub use crate::config::{Compiler, Config};
 pub use crate::error::{CallError, LoadError, PrepareError, SandboxError};
 pub use crate::inspect::{Facts, facts};
+pub use crate::jq::{JqError, JqFilter};
 pub use crate::prepared::{AssessedStatus, CallOutcome, Health, Prepared, Verdict};

@@ -7,6 +7,7 @@
 use std::future::Future;
 use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, AtomicU64, AtomicUsize, Ordering};
+use std::task::{Context, Poll, Waker};
 use std::thread::JoinHandle;
 use std::time::{Duration, Instant};
 
@@ -94,6 +95,7 @@ fn pool(config: &Config) -> PoolingAllocationConfig {
 pub(crate) struct Machine {
     engine: Engine,
     permits: Semaphore,
+    in_flight: usize,
     pulse: Arc<Pulse>,
     ticker: Option<JoinHandle<()>>,
 }
@@ -116,7 +118,8 @@ impl Machine {
                 move || pulse.beat(&engine, tick)
             })
             .map_err(|source| SandboxError::Ticker { source })?;
-        Ok(Self { engine, permits: Semaphore::new(config.in_flight.max(1)), pulse, ticker: Some(ticker) })
+        let in_flight = config.in_flight.max(1);
+        Ok(Self { engine, permits: Semaphore::new(in_flight), in_flight, pulse, ticker: Some(ticker) })
     }
 
     fn engine(config: &Config) -> Result<Engine, SandboxError> {
@@ -139,6 +142,11 @@ impl Machine {
 
     pub(crate) fn wasmtime(&self) -> &Engine {
         &self.engine
+    }
+
+    /// Calls that may run guest code at the same time.
+    pub(crate) fn in_flight(&self) -> usize {
+        self.in_flight
     }
 
     /// Waits until guest code may run. The permit must live as long as the store.
@@ -183,6 +191,31 @@ impl Machine {
         match tokio::time::timeout_at(clock.deadline.into(), metered).await {
             Ok(result) => result,
             Err(_elapsed) => Err(Stop::Wall.into()),
+        }
+    }
+}
+
+impl Machine {
+    /// Drives a call to its end on this thread, which stays busy for as long. The clock of the store ends it in time.
+    ///
+    /// # Errors
+    /// What the call says.
+    pub(crate) fn drive_here<T>(
+        &self,
+        clock: &CallClock,
+        call: impl Future<Output = wasmtime::Result<T>>,
+    ) -> wasmtime::Result<T> {
+        let _beat = self.pulse.enter(self.ticker.as_ref());
+        let mut call = std::pin::pin!(call);
+        // Nothing in such a call waits for anything: it only gives way, at each tick, and goes on.
+        let mut context = Context::from_waker(Waker::noop());
+        loop {
+            clock.on();
+            let poll = call.as_mut().poll(&mut context);
+            clock.off();
+            if let Poll::Ready(result) = poll {
+                return result;
+            }
         }
     }
 }

@@ -165,6 +165,11 @@ impl MemoryMeter {
         }
     }
 
+    /// Bytes that are in use.
+    pub(crate) fn bytes(&self) -> u64 {
+        self.bytes
+    }
+
     fn grow(&mut self, bytes: u64, elements: u64) -> Result<(), Stop> {
         let sum = self.bytes.saturating_add(bytes);
         let count = self.elements.saturating_add(elements);

@@ -11,6 +11,7 @@ mod guest;
 mod host;
 
 mod compiling;
+mod jq;
 mod limits;
 mod loading;
 mod runs;
