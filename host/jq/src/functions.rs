@@ -24,11 +24,10 @@ pub(crate) fn all() -> impl Iterator<Item = Fun<Data>> {
 }
 
 fn own() -> impl Iterator<Item = Fun<Data>> {
-    let alone: [(&'static str, RunPtr<Data>); 23] = [
+    let alone: [(&'static str, RunPtr<Data>); 22] = [
         ("@base32", |cv| text(cv, base32)),
         ("@base32d", |cv| text_or(cv, base32_decoded)),
         ("@csv", |cv| bome(row(&cv.1, ",", csv))),
-        ("@html", |cv| text(cv, html)),
         ("@json", |cv| bome(Ok(Value::string(json::write_all(&cv.1))))),
         ("@tsv", |cv| bome(row(&cv.1, "\t", tsv))),
         ("ascii", |cv| bome(ascii(&cv.1))),
@@ -114,7 +113,7 @@ fn to_number(value: &Value) -> Result {
     match value {
         Value::Number(number) => Ok(Value::Number(*number)),
         Value::String(text) => match json::read(text) {
-            Ok(value @ Value::Number(_)) => Ok(value),
+            Ok(value @ Value::Number(_)) if text.trim() == text.as_str() => Ok(value),
             _ => Err(fault(format!("{} cannot be parsed as a number", value.shown()))),
         },
         other => Err(fault(format!("{} cannot be parsed as a number", other.shown()))),
@@ -187,7 +186,8 @@ fn indices(value: &Value, part: &Value) -> Result {
         (Value::String(_), Value::String(part)) if part.is_empty() => Ok(Value::Null),
         (Value::String(text), Value::String(part)) => {
             let places = text.char_indices().enumerate();
-            let found = places.filter(|(_, (at, _))| text.get(*at..).is_some_and(|rest| rest.starts_with(part.as_str())));
+            let found =
+                places.filter(|(_, (at, _))| text.get(*at..).is_some_and(|rest| rest.starts_with(part.as_str())));
             Ok(found.map(|(place, _)| Value::count(place)).collect())
         }
         (Value::Array(_), Value::Array(part)) if part.is_empty() => Ok(Value::Null),
@@ -276,7 +276,9 @@ fn delete_path(value: Value, path: &[Value]) -> Result {
                 exception.get_err().unwrap_or_else(|_| fault("a slice cannot be deleted".to_owned()))
             })
         }
-        (value, key) => Err(fault(format!("Cannot delete field at {} index of {}", key.type_name(), value.type_name()))),
+        (value, key) => {
+            Err(fault(format!("Cannot delete field at {} index of {}", key.type_name(), value.type_name())))
+        }
     }
 }
 
@@ -317,21 +319,6 @@ fn plain(value: &Value, format: &str) -> Result<String> {
         Value::Bool(_) | Value::Number(_) => Ok(value.to_string()),
         value => Err(fault(format!("{} is not valid in a {format} row", value.shown()))),
     }
-}
-
-fn html(text: &str) -> String {
-    let mut out = String::with_capacity(text.len());
-    for c in text.chars() {
-        match c {
-            '&' => out.push_str("&amp;"),
-            '<' => out.push_str("&lt;"),
-            '>' => out.push_str("&gt;"),
-            '\'' => out.push_str("&#39;"),
-            '"' => out.push_str("&quot;"),
-            c => out.push(c),
-        }
-    }
-    out
 }
 
 const BASE32: &[u8; 32] = b"ABCDEFGHIJKLMNOPQRSTUVWXYZ234567";

@@ -26,8 +26,7 @@ impl Number {
     /// Reads what JSON and jq programs call a number; the form was checked before.
     pub(crate) fn parse(text: &str) -> Option<Self> {
         if let Ok(int) = text.parse::<i64>() {
-            // JSON has a negative zero.
-            return Some(if int == 0 && text.starts_with('-') { Float(-0.0) } else { Int(int) });
+            return Some(Int(int));
         }
         text.parse::<f64>().ok().map(Self::from_f64)
     }

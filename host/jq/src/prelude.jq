@@ -36,7 +36,6 @@ def pick(f): . as $top | reduce path(f) as $p (null; setpath($p; $top | getpath(
 def walk(f): def rec: if isobject or isarray then map_values(rec) else . end | f; rec;
 
 # Generators
-def repeat(f): def rec: ., (f | rec); rec;
 def recurse_down: recurse;
 def isvalid(f): try (f | true) catch false;
 def IN(s): any(s == .; .);

@@ -13,8 +13,22 @@ const PRELUDE: &str = include_str!("prelude.jq");
 
 /// Definitions of the standard library that may not exist in here, or that `functions` and the prelude replace.
 const DROPPED: [&str; 16] = [
-    "@html", "debug", "halt", "halt_error", "infinite", "isarray", "isboolean", "isinfinite", "isnan", "isnumber",
-    "isobject", "isstring", "keys", "nan", "stderr", "type",
+    "debug",
+    "delpaths",
+    "halt",
+    "halt_error",
+    "infinite",
+    "isarray",
+    "isboolean",
+    "isinfinite",
+    "isnan",
+    "isnumber",
+    "isobject",
+    "isstring",
+    "keys",
+    "nan",
+    "stderr",
+    "type",
 ];
 
 /// A program that is ready to be applied.
@@ -23,9 +37,9 @@ pub(crate) struct Program(Filter<data::JustLut<Value>>);
 impl Program {
     pub(crate) fn new(code: &str) -> Result<Self, Refusal> {
         let arena = Arena::default();
-        let standard = jaq_std::defs().filter(|def| !DROPPED.contains(&def.name));
+        let standard = jaq_core::defs().chain(jaq_std::defs()).filter(|def| !DROPPED.contains(&def.name));
         let ours = load::parse(PRELUDE, |parser| parser.defs()).unwrap_or_default();
-        let loader = Loader::new(jaq_core::defs().chain(standard).chain(ours));
+        let loader = Loader::new(standard.chain(ours));
         let modules = loader.load(&arena, File { code, path: () }).map_err(|errors| unreadable(code, errors))?;
         let import = |import: load::Import<'_, &str, ()>| Err((*import.path).to_owned());
         load::import(&modules, import).map_err(|errors| unreadable(code, errors))?;
@@ -105,16 +119,16 @@ fn expected_but(code: &str, expected: &str, found: &str) -> Refusal {
 }
 
 fn undefined(code: &str, errors: compile::Errors<&str, ()>) -> Refusal {
-    for (name, kind) in errors.into_iter().flat_map(|(_, errors)| errors) {
-        let name_shown = short(name.to_owned(), 64);
-        let missing = match &kind {
-            compile::Undefined::Filter(arity) => format!("{name_shown}/{arity}"),
-            _ => name_shown,
-        };
-        let message = format!("{} `{missing}` is not defined", kind.as_str());
-        return Refusal { message, offset: offset(code, name), missing };
-    }
-    Refusal { message: "it cannot be compiled".to_owned(), offset: 0, missing: String::new() }
+    let Some((name, kind)) = errors.into_iter().flat_map(|(_, errors)| errors).next() else {
+        return Refusal { message: "it cannot be compiled".to_owned(), offset: 0, missing: String::new() };
+    };
+    let shown = short(name.to_owned(), 64);
+    let missing = match &kind {
+        compile::Undefined::Filter(arity) => format!("{shown}/{arity}"),
+        _ => shown,
+    };
+    let message = format!("{} `{missing}` is not defined", kind.as_str());
+    Refusal { message, offset: offset(code, name), missing }
 }
 
 /// Where a part begins. What is no part (a definition of ours) gives the beginning.

@@ -152,7 +152,9 @@ pub(crate) fn positions(haystack: &[Value], needle: &[Value]) -> Vec<Value> {
 
 impl ValT for Value {
     fn from_num(text: &str) -> ValR<Self> {
-        Number::parse(text).map(Self::Number).ok_or_else(|| fault(format!("{} is no number", short(text.to_owned(), 64))))
+        Number::parse(text)
+            .map(Self::Number)
+            .ok_or_else(|| fault(format!("{} is no number", short(text.to_owned(), 64))))
     }
 
     fn from_map<I: IntoIterator<Item = (Self, Self)>>(entries: I) -> ValR<Self> {
@@ -200,9 +202,11 @@ impl ValT for Value {
             (Array(haystack), Array(needle)) => Ok(Self::array(positions(haystack, needle))),
             (Null | Array(_) | Self::String(_), Object(range)) => self.clone().range(slice_of(range)),
             (Null, Self::String(_) | Self::Number(_) | Null) => Ok(Null),
-            (value, Self::String(key)) => {
-                Err(fault(format!("Cannot index {} with \"{}\"", value.type_name(), short(key.to_string(), SHOWN_BYTES))))
-            }
+            (value, Self::String(key)) => Err(fault(format!(
+                "Cannot index {} with \"{}\"",
+                value.type_name(),
+                short(key.to_string(), SHOWN_BYTES)
+            ))),
             (value, index) => Err(fault(format!("Cannot index {} with {}", value.type_name(), index.type_name()))),
         }
     }
@@ -506,10 +510,10 @@ impl Mul for Value {
 
 fn repeat(text: &str, number: Number) -> Result {
     let times = number.as_f64();
-    if times.is_nan() || times <= 0.0 {
+    if times.is_nan() || times < 0.0 {
         return Ok(Null);
     }
-    let times = usize::try_from(number.truncated().max(1)).unwrap_or(usize::MAX);
+    let times = usize::try_from(number.truncated()).unwrap_or(usize::MAX);
     if text.len().saturating_mul(times) > REPEATED_BYTES {
         return Err(fault(format!("a string of {} bytes cannot be repeated {times} times", text.len())));
     }

@@ -100,7 +100,8 @@ fn of_program(program: &str, objects: usize) -> Result<Duration> {
 
 /// Both give the same, but for the order of fields.
 fn same(filter: &JqFilter, program: &str) -> Result<()> {
-    let mut child = match Command::new("jq").args(["-cS", program]).stdin(Stdio::piped()).stdout(Stdio::piped()).spawn() {
+    let mut child = match Command::new("jq").args(["-cS", program]).stdin(Stdio::piped()).stdout(Stdio::piped()).spawn()
+    {
         Ok(child) => child,
         Err(_) => return Ok(()),
     };

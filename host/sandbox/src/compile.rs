@@ -108,7 +108,8 @@ impl Workshop {
         let digest = hex(&Sha256::digest(wasm));
         let kept = {
             let (tools, digest) = (Arc::clone(&self.tools), digest.clone());
-            self.off_thread(move || Ok(tools.cache.as_ref().and_then(|cache| cache.load(&tools.engine, &digest)))).await?
+            self.off_thread(move || Ok(tools.cache.as_ref().and_then(|cache| cache.load(&tools.engine, &digest))))
+                .await?
         };
         if let Some(kept) = kept {
             return Ok(kept);

@@ -184,16 +184,13 @@ impl Filter {
             Some(warm) => warm,
             None => self.fresh()?,
         };
-        let bounds = Bounds {
-            bytes: u32::try_from(self.limits.output_bytes).unwrap_or(u32::MAX),
-            outputs: self.limits.outputs,
-        };
+        let bounds =
+            Bounds { bytes: u32::try_from(self.limits.output_bytes).unwrap_or(u32::MAX), outputs: self.limits.outputs };
         let clock = Arc::new(CallClock::start(&self.guest));
         warm.store.data_mut().clock = Arc::clone(&clock);
         warm.store.set_epoch_deadline(1);
         let exports = warm.jq.barbless_jq_evaluator();
-        let returned =
-            self.evaluator.machine.drive_here(&clock, exports.call_apply(&mut warm.store, input, bounds));
+        let returned = self.evaluator.machine.drive_here(&clock, exports.call_apply(&mut warm.store, input, bounds));
         let answer = returned.map_err(|error| self.ended(&error, &mut warm))?;
         warm.applies += 1;
         self.keep(warm);
@@ -208,12 +205,8 @@ impl Filter {
             Failure::Raised(message) => JqError::Failed { message: shown(&message, MESSAGE_BYTES) },
             Failure::BadInput(message) => JqError::BadInput { message: shown(&message, MESSAGE_BYTES) },
             Failure::TooDeep(levels) => JqError::TooLarge { what: "levels of the input", limit: u64::from(levels) },
-            Failure::TooManyBytes => {
-                JqError::TooLarge { what: "bytes of output", limit: self.limits.output_bytes }
-            }
-            Failure::TooManyOutputs => {
-                JqError::TooLarge { what: "outputs", limit: u64::from(self.limits.outputs) }
-            }
+            Failure::TooManyBytes => JqError::TooLarge { what: "bytes of output", limit: self.limits.output_bytes },
+            Failure::TooManyOutputs => JqError::TooLarge { what: "outputs", limit: u64::from(self.limits.outputs) },
         }
     }
 
@@ -266,9 +259,7 @@ impl Filter {
             RunEnd::OutOfMemory { what, limit } => {
                 JqError::OutOfMemory { what: if what == "stack" { "stack" } else { "memory" }, limit }
             }
-            RunEnd::BadOutput { .. } => {
-                JqError::TooLarge { what: "bytes of output", limit: self.limits.output_bytes }
-            }
+            RunEnd::BadOutput { .. } => JqError::TooLarge { what: "bytes of output", limit: self.limits.output_bytes },
             RunEnd::HostFault { what } => JqError::Unavailable { what },
             // Asked for more than an address can say.
             RunEnd::Trap { .. } if message.as_ref().is_some_and(|message| message.contains("capacity overflow")) => {
@@ -289,7 +280,8 @@ impl Drop for Filter {
     fn drop(&mut self) {
         let gone = {
             let mut idle = self.evaluator.idle();
-            let (gone, kept) = std::mem::take(&mut *idle).into_iter().partition::<VecDeque<_>, _>(|(id, _)| *id == self.id);
+            let (gone, kept) =
+                std::mem::take(&mut *idle).into_iter().partition::<VecDeque<_>, _>(|(id, _)| *id == self.id);
             *idle = kept;
             gone
         };

@@ -63,7 +63,9 @@ impl Shape {
 impl Form {
     fn want(&self, wanted: &mut Wanted) {
         match self {
-            Self::At(path) => path.iter().fold(wanted, |at, key| at.fields.entry(key.clone()).or_default()).whole = true,
+            Self::At(path) => {
+                path.iter().fold(wanted, |at, key| at.fields.entry(key.clone()).or_default()).whole = true
+            }
             Self::Object(entries) => entries.values().for_each(|form| form.want(wanted)),
             Self::Array(items) => items.iter().for_each(|form| form.want(wanted)),
         }

@@ -177,7 +177,13 @@ fn nothing_reaches_out_of_an_evaluation() {
 
 #[test]
 fn refusals_tell_the_place() {
-    for (program, at) in [(".a | foo", (1, 6)), (".a |\n  {b: (1 + )}", (2, 12)), ("[1, 2", (1, 1)), ("\"ä\" | bar(1; 2)", (1, 7)), ("", (1, 1))] {
+    for (program, at) in [
+        (".a | foo", (1, 6)),
+        (".a |\n  {b: (1 + )}", (2, 12)),
+        ("[1, 2", (1, 6)),
+        ("\"ä\" | bar(1; 2)", (1, 7)),
+        ("", (1, 1)),
+    ] {
         let error = refusal(program);
         let JqError::BadProgram { line, column, .. } = &error else { panic!("{program}: {error:?}") };
         assert_eq!((*line, *column), at, "{program}: {error}");
@@ -219,7 +225,17 @@ fn text_of_programs_cannot_draw_on_a_terminal() {
 
 #[test]
 fn inputs_that_are_no_json_are_named_so() {
-    for (input, what) in [("", "value"), ("{", "key"), ("[1,]", "value"), ("01", "after the end"), ("NaN", "value"), ("nul", "value"), ("\"\t\"", "control"), ("[1] 2", "after the end"), ("# 1", "value")] {
+    for (input, what) in [
+        ("", "value"),
+        ("{", "key"),
+        ("[1,]", "value"),
+        ("01", "after the end"),
+        ("NaN", "value"),
+        ("nul", "value"),
+        ("\"\t\"", "control"),
+        ("[1] 2", "after the end"),
+        ("# 1", "value"),
+    ] {
         for program in [".", "length"] {
             let error = apply(&filter(program), input).unwrap_err();
             assert!(matches!(&error, JqError::BadInput { message } if message.contains(what)), "{input}: {error:?}");

@@ -78,6 +78,12 @@ fn more_filters_than_warm_instances_work_as_well() {
 }
 
 #[test]
+fn a_filter_goes_to_any_thread() {
+    fn goes<T: Send + Sync + Clone + 'static>(_: &T) {}
+    goes(&filter("."));
+}
+
+#[test]
 fn a_filter_can_be_used_within_a_runtime_and_outside_of_one() {
     let filter = filter("[.[] | . + 1]");
     assert_eq!(apply(&filter, "[1]").unwrap(), ["[2]"]);

@@ -48,7 +48,8 @@ pub(crate) fn sources() -> Result<String> {
     files.sort();
     let mut all = Vec::new();
     for file in files {
-        let content = std::fs::read(folder.join(&file)).with_context(|| format!("{} cannot be read", file.display()))?;
+        let content =
+            std::fs::read(folder.join(&file)).with_context(|| format!("{} cannot be read", file.display()))?;
         all.extend(format!("{} {}\n", file.display(), content.len()).into_bytes());
         all.extend(content);
     }
