@@ -409,60 +409,86 @@ impl Cluster {
         mut status: ApplicationStatus,
         now: Timestamp,
     ) -> Result<bool, Error> {
-        let target = reference(id);
-        let resource = self.resolve(&target.gvk).await?;
-        let at = Target { resource: &resource, object: &target };
-        let Some(live) = self.get_in(&at).await? else { return Ok(false) };
-        let before: ApplicationStatus =
-            live.get("status").and_then(|status| serde_json::from_value(status.clone()).ok()).unwrap_or_default();
-        for condition in &mut status.conditions {
-            let same = before.conditions.iter().find(|it| it.kind == condition.kind && it.status == condition.status);
-            condition.last_transition_time = match same {
-                Some(same) if !same.last_transition_time.is_empty() => same.last_transition_time.clone(),
-                _ => seconds(now),
-            };
-        }
-        if status == before {
-            return Ok(false);
-        }
-        self.apply_status(id, &at, status).await
+        self.change_status(id, |before, is_deleted| {
+            for condition in &mut status.conditions {
+                let mut known = before.conditions.iter();
+                let same = known.find(|it| it.kind == condition.kind && it.status == condition.status);
+                condition.last_transition_time = match same {
+                    Some(same) if !same.last_transition_time.is_empty() => same.last_transition_time.clone(),
+                    _ => seconds(now),
+                };
+            }
+            let mut status = status.clone();
+            // Somebody else may have brought the deletion further.
+            if is_deleted && step_of(before) > step_of(&status) {
+                status.deletion_step.clone_from(&before.deletion_step);
+            }
+            (status != *before).then_some(status)
+        })
+        .await
+        .map(|change| change == Some(true))
     }
 
-    /// Writes down how far the deletion of an Application has come, beside the status that it has. Says whether there
-    /// is an Application.
+    /// Writes down how far the deletion of an Application has come, beside the status that it has. A step is never taken
+    /// back: if somebody else has come further, that stands. Says whether there is an Application.
     ///
     /// # Errors
     /// If the API server refuses or does not answer.
     pub async fn persist_deletion_step(&self, id: &ApplicationId, step: DeletionStep) -> Result<bool, Error> {
+        let written = self.change_status(id, |before, _| {
+            let status = ApplicationStatus { deletion_step: word(step), ..before.clone() };
+            (step_of(before) < Some(step)).then_some(status)
+        });
+        Ok(written.await?.is_some())
+    }
+
+    /// Changes a status as it is: what `change` makes of it is written only over the state that it was made of. `change`
+    /// is told whether the Application is being deleted. Says whether something was written; nothing if there is no
+    /// Application.
+    async fn change_status(
+        &self,
+        id: &ApplicationId,
+        mut change: impl FnMut(&ApplicationStatus, bool) -> Option<ApplicationStatus> + Send,
+    ) -> Result<Option<bool>, Error> {
         let target = reference(id);
         let resource = self.resolve(&target.gvk).await?;
         let at = Target { resource: &resource, object: &target };
-        let Some(live) = self.get_in(&at).await? else { return Ok(false) };
-        let mut status: ApplicationStatus =
-            live.get("status").and_then(|status| serde_json::from_value(status.clone()).ok()).unwrap_or_default();
-        status.deletion_step = word(step);
-        self.apply_status(id, &at, status).await
-    }
-
-    async fn apply_status(
-        &self,
-        id: &ApplicationId,
-        at: &Target<'_>,
-        status: ApplicationStatus,
-    ) -> Result<bool, Error> {
-        let status = serde_json::to_value(status)
-            .map_err(|error| Error::Malformed { object: format!("status of {id}"), why: error.to_string() })?;
-        let object = json!({
-            "apiVersion": format!("{GROUP}/{VERSION}"), "kind": "Application",
-            "metadata": {"namespace": id.namespace(), "name": id.name()}, "status": status,
-        });
-        // By force: the status is the host's alone.
-        match self.apply_in(at, Some("status"), MANAGER, true, &object).await {
-            Ok(_) => Ok(true),
-            Err(error) if error.is_not_found() => Ok(false),
-            Err(error) => Err(error),
+        let mut pause = CONFLICT_PAUSE;
+        for _ in 0..CONFLICT_RETRIES {
+            let Some(live) = self.get_in(&at).await? else { return Ok(None) };
+            let before: ApplicationStatus =
+                live.get("status").and_then(|status| serde_json::from_value(status.clone()).ok()).unwrap_or_default();
+            let Some(status) = change(&before, metadata(&live, "deletionTimestamp").is_some()) else {
+                return Ok(Some(false));
+            };
+            let status = serde_json::to_value(status)
+                .map_err(|error| Error::Malformed { object: format!("status of {id}"), why: error.to_string() })?;
+            let object = json!({
+                "apiVersion": format!("{GROUP}/{VERSION}"), "kind": "Application",
+                "metadata": {
+                    "namespace": id.namespace(), "name": id.name(),
+                    "resourceVersion": metadata(&live, "resourceVersion"),
+                },
+                "status": status,
+            });
+            // By force: the status is the host's alone.
+            match self.apply_in(&at, Some("status"), MANAGER, true, &object).await {
+                Ok(_) => return Ok(Some(true)),
+                Err(error) if error.is_not_found() => return Ok(None),
+                Err(error) if error.is_lost_race() => {
+                    tokio::time::sleep(pause).await;
+                    pause *= 2;
+                }
+                Err(error) => return Err(error),
+            }
         }
+        Err(Error::Contended { action: "apply", object: target.to_string(), attempts: CONFLICT_RETRIES })
     }
+}
+
+/// The step of a deletion that a status has.
+fn step_of(status: &ApplicationStatus) -> Option<DeletionStep> {
+    serde_json::from_value(status.deletion_step.clone()?.into()).ok()
 }
 
 /// The word of a step.

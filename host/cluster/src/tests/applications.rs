@@ -262,3 +262,34 @@ async fn progress_is_shown_and_goes_again() {
     let live = cluster.read(&target).await.expect("there");
     assert_eq!(live["status"].get("tracking"), None);
 }
+
+/// A process that was stopped may still be writing while its successor has come further.
+#[tokio::test]
+async fn the_step_of_a_deletion_is_never_taken_back() {
+    let (_devcluster, cluster) = start(false).await;
+    cluster.establish_crds().await.expect("established");
+    cluster.create_application(&app(), "site", "1.0.0", &json!({})).await.expect("created");
+    cluster.ensure_finalizer(&app()).await.expect("held");
+    cluster.delete_application(&app()).await.expect("asked to go");
+    let step = || async {
+        let seen = cluster.application(&app()).await.expect("an answer").expect("there");
+        seen.desired.deletion_step
+    };
+    for _ in 0..20 {
+        let steps = [DeletionStep::BeforeHooks, DeletionStep::Purge, DeletionStep::Uninstall, DeletionStep::StopHooks];
+        let id = app();
+        let writes = steps.map(|step| cluster.persist_deletion_step(&id, step));
+        for written in futures::future::join_all(writes).await {
+            assert!(written.expect("written"), "there is an Application");
+        }
+        assert_eq!(step().await, Some(DeletionStep::Purge));
+    }
+    // Neither does a status that knows less.
+    let status = crate::ApplicationStatus { deletion_step: Some("Uninstall".to_owned()), ..Default::default() };
+    for status in [status, crate::ApplicationStatus { observed_generation: Some(7), ..Default::default() }] {
+        cluster.write_status(&app(), status, jiff::Timestamp::now()).await.expect("written");
+        assert_eq!(step().await, Some(DeletionStep::Purge));
+    }
+    assert!(cluster.persist_deletion_step(&app(), DeletionStep::Finalize).await.expect("written"));
+    assert_eq!(step().await, Some(DeletionStep::Finalize));
+}
