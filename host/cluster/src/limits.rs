@@ -31,6 +31,10 @@ pub(crate) const PARALLEL: usize = 8;
 pub(crate) const DRAIN: Duration = Duration::from_secs(3);
 /// How long the deletions after a failure may take, all of them.
 pub(crate) const CLEAN_UP: Duration = Duration::from_secs(30);
+/// How long it may take to ask the containers of a failed hook what they said.
+pub(crate) const OUTPUT_WAIT: Duration = Duration::from_secs(5);
+/// Bytes of the last lines of one container that are read; what is shown of them is less.
+pub(crate) const OUTPUT_BYTES: i64 = 32 * 1024;
 /// Bytes that all `copy` operations of one JSON patch may add: a patch that copies an array into itself doubles it with
 /// each operation, while etcd takes no object above 1.5 MiB.
 pub(crate) const JSON_PATCH_COPY_BYTES: usize = 2 * 1024 * 1024;

@@ -27,6 +27,7 @@ mod deploy;
 mod executor;
 mod external;
 mod hooks;
+mod output;
 mod ownership;
 mod pods;
 mod remove;
@@ -342,7 +343,7 @@ impl ReleaseError {
             Self::UnsafeDefinition { source, .. } => Some(source.hint()),
             Self::Remaining { .. } => Some("find out why the controllers behind these finalizers do not release them"),
             Self::TimedOut { .. } | Self::ObjectFailed { .. } => Some("look at the events and logs of these objects"),
-            Self::HookFailed { .. } => Some("look at the logs of the hook's Pods"),
+            Self::HookFailed { .. } => Some("look at the logs and events of the hook's Pods"),
             Self::Request(_) | Self::Cancelled => None,
         }
     }

@@ -26,6 +26,7 @@ mod graph;
 mod helm;
 pub mod history;
 mod order;
+mod output;
 mod removal;
 mod status;
 #[cfg(test)]
@@ -44,6 +45,7 @@ pub use failures::{PodFailures, failures_allowed};
 pub use graph::{DeleteCause, Step, StepId, Work};
 pub use helm::{DeletePolicy, HOOK_ANNOTATION, HelmHook, HookEvent, is_kept, sort_hooks};
 pub use order::{install_rank, remove_rank};
+pub use output::{OUTPUT_LINES, Speaker, last_words, shows_output_of_failure, speakers};
 pub use removal::{RemovalInput, plan_removal, plan_test};
 pub use status::{ReleaseStatus, UpgradeReason, upgrade_needed};
 

@@ -462,14 +462,23 @@ async fn h31_the_record_is_written_before_each_hook() {
     assert_eq!(phases, ["Succeeded", "Succeeded", "Succeeded"]);
 }
 
-/// Ours (decision 5): the annotation has no effect; the error itself names the Pod's container, reason and exit code.
+/// Helm prints the output; ours is part of the failure, which also names the Pod's container, reason and exit code.
 #[tokio::test]
-async fn h32_a_failed_hook_says_how_its_pod_ended() {
+async fn h32_a_failed_hook_says_how_its_pod_ended_and_what_it_said() {
     let site = Site::new().await;
-    let hook = job("mig").hook("pre-install").run("fail").note("devcluster.barbless.dev/exit-code", "42");
-    let hook = hook.note("helm.sh/hook-output-log-policy", "hook-failed");
-    let failed = site.install(&with_hooks([hook])).await.unwrap_err();
-    assert!(failed.message.contains("42"), "{failed:?}");
+    let hook = job("mig").hook("pre-install").policy("hook-failed").run("fail");
+    let hook =
+        hook.note("devcluster.barbless.dev/exit-code", "42").note("helm.sh/hook-output-log-policy", "hook-failed");
+    let said = json!({"devcluster.barbless.dev/log": "one\ntwo\n"});
+    let hook = hook.set("/spec/template/metadata/annotations", said);
+    let failed = site.install(&with_hooks([hook.clone()])).await.unwrap_err();
+    for part in ["42", "container main said: one | two"] {
+        assert!(failed.message.contains(part), "{failed:?}");
+    }
+    assert!(!site.has(&hook).await, "it was asked before it was deleted");
+    let quiet = hook.note("helm.sh/hook-output-log-policy", "hook-succeeded");
+    let failed = site.upgrade(&with_hooks([quiet.hook("pre-upgrade")])).await.unwrap_err();
+    assert!(failed.message.contains("42") && !failed.message.contains("said"), "{failed:?}");
 }
 
 /// Ours: a Job is made anew, so that its changed template is no error.

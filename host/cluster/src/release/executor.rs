@@ -510,7 +510,7 @@ impl<'r> Performance<'r> {
             }
             (Verdict::Failed(why), Waiting::Step(id)) => {
                 self.waiter.remove(who);
-                self.fail(id, ReleaseError::ObjectFailed { target: Box::new(target), why });
+                self.failed(id, target, why);
             }
             (verdict, Waiting::Asked(number)) => {
                 self.waiter.remove(who);
@@ -570,6 +570,24 @@ impl<'r> Performance<'r> {
         self.run.chronicle.hook_ended(&hook.target, HookPhase::Succeeded);
         self.run.tell(Progress::HookSucceeded { target: hook.target.clone(), event });
         self.execution.complete(id, Outcome::Done);
+    }
+
+    /// What a step waited for has failed. The containers of a hook are asked first what they said.
+    fn failed(&mut self, id: StepId, target: ObjectRef, why: String) {
+        let run = self.run;
+        let hook = match run.plan.steps.get(id.index()).map(|step| &step.work) {
+            Some(Work::HookEnd { event, hook }) => run.plan.hook(*event, *hook),
+            _ => None,
+        };
+        let uid = self.applied.get(&target).and_then(|applied| metadata(applied, "uid")).map(str::to_owned);
+        let (Some(hook), Some(uid)) = (hook, uid) else {
+            return self.fail(id, ReleaseError::ObjectFailed { target: Box::new(target), why });
+        };
+        let work = async move {
+            let said = run.output_of(&hook.object, &target, &uid).await;
+            (id, Err(ReleaseError::ObjectFailed { target: Box::new(target), why: format!("{why}{said}") }))
+        };
+        self.work.push(work.boxed());
     }
 
     fn fail(&mut self, id: StepId, error: ReleaseError) {

@@ -118,3 +118,56 @@ async fn how_far_an_operation_is_is_told_until_its_end() {
     assert_eq!(reports, expected);
     assert!(cluster.read(&reference("apps/v1", "Deployment", "demo", "web")).await.is_some());
 }
+
+/// A hook that fails, whose container says this.
+fn failing_hook(said: &str, notes: Value) -> Value {
+    let mut annotations = json!({"helm.sh/hook": "pre-install", "helm.sh/hook-delete-policy": "hook-failed"});
+    for (name, value) in notes.as_object().into_iter().flatten() {
+        annotations[name] = value.clone();
+    }
+    let knobs = json!({"devcluster.barbless.dev/run": "fail", "devcluster.barbless.dev/log": said});
+    json!({
+        "apiVersion": "batch/v1", "kind": "Job", "metadata": {"name": "mig", "annotations": annotations},
+        "spec": {"backoffLimit": 0, "template": {"metadata": {"annotations": knobs},
+            "spec": {"restartPolicy": "Never", "containers": [{"name": "main", "image": "i"}]}}},
+    })
+}
+
+#[tokio::test]
+async fn a_failed_hook_says_what_its_containers_said_last() {
+    let cases = [
+        (json!({}), true),
+        (json!({"helm.sh/hook-output-log-policy": "hook-succeeded,hook-failed"}), true),
+        (json!({"helm.sh/hook-output-log-policy": "hook-succeeded"}), false),
+    ];
+    for (notes, shown) in cases {
+        let (_devcluster, cluster) = start_fast().await;
+        let hook = failing_hook("connecting\n\u{1b}[31mno such table: users\n", notes);
+        let plan = plan_for(&cluster, vec![hook], &[]).await;
+        let error = cluster.apply_release(&plan, &options(SOON).0).await.expect_err("it fails");
+        assert_eq!(error.reason(), "HelmHookFailed");
+        let text = error.to_string();
+        let said = "container main said: connecting | \\u{1b}[31mno such table: users";
+        assert_eq!(text.contains(said), shown, "{text}");
+        assert!(
+            cluster.read(&reference("batch/v1", "Job", "demo", "mig")).await.is_none(),
+            "it was asked before it went"
+        );
+    }
+}
+
+#[tokio::test]
+async fn a_pod_of_others_that_wears_the_label_of_a_hook_is_not_asked() {
+    let (_devcluster, cluster) = start_fast().await;
+    cluster
+        .put(json!({
+            "apiVersion": "v1", "kind": "Pod",
+            "metadata": {"name": "other", "namespace": "demo", "labels": {"job-name": "mig"}, "annotations":
+                {"devcluster.barbless.dev/run": "fail", "devcluster.barbless.dev/log": "password"}},
+            "spec": {"restartPolicy": "Never", "containers": [{"name": "main", "image": "i"}]},
+        }))
+        .await;
+    let plan = plan_for(&cluster, vec![failing_hook("bad", json!({}))], &[]).await;
+    let error = cluster.apply_release(&plan, &options(SOON).0).await.expect_err("it fails").to_string();
+    assert!(error.contains("said: bad") && !error.contains("password"), "{error}");
+}
