@@ -21,6 +21,7 @@ use crate::request::Target;
 use crate::{Cluster, Progress, ReleaseOptions};
 
 mod applications;
+mod directives;
 mod failures;
 mod faults;
 mod inventories;
@@ -145,22 +146,32 @@ pub(crate) async fn plan_of(
     objects: Vec<Value>,
     previous: &[InventoryItem],
 ) -> Plan {
+    plan_with(cluster, action, objects, Vec::new(), previous).await
+}
+
+/// A plan with definitions of `crds/`.
+pub(crate) async fn plan_with(
+    cluster: &Cluster,
+    action: ReleaseAction,
+    objects: Vec<Value>,
+    definitions: Vec<Value>,
+    previous: &[InventoryItem],
+) -> Plan {
     let application = app();
     let mut scopes = std::collections::BTreeMap::new();
-    for object in &objects {
+    for object in objects.iter().chain(&definitions) {
         let kind = ObjectRef::of(object).expect("an object").gvk;
         if let Ok(resource) = cluster.resolve(&kind).await {
             scopes.insert(kind, resource.scope);
         }
     }
-    let rendered =
-        objects.into_iter().map(|object| Rendered { object, source: "templates/all.yaml".to_owned() }).collect();
+    let from = |source: &'static str| move |object| Rendered { object, source: source.to_owned() };
     let input = PlanInput {
         application: &application,
         package: "site",
         action,
-        rendered,
-        definitions: Vec::new(),
+        rendered: objects.into_iter().map(from("templates/all.yaml")).collect(),
+        definitions: definitions.into_iter().map(from("crds/all.yaml")).collect(),
         previous,
         maintenance: false,
         skip_hooks: false,
