@@ -190,7 +190,7 @@ pub async fn foresee(client: kube::Client, sandbox: Sandbox, wish: &Wish) -> Res
         return Err(failure.unwrap_or_else(|| Failure::new("InternalError", "the plan came to nothing")).into());
     }
     let foreseen = match &rehearsal.planned {
-        Some(planned) => cluster.foresee_release(&planned.plan, &wish.rules).await.map_err(failed)?,
+        Some(planned) => cluster.foresee_release(&planned.plan, &wish.rules, wish.take_over).await.map_err(failed)?,
         None => Vec::new(),
     };
     let mut warnings = Vec::new();

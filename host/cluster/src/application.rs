@@ -299,29 +299,9 @@ impl Cluster {
         old: &str,
         new: Option<&str>,
     ) -> Result<bool, Error> {
-        let target = reference(id);
-        let resource = self.resolve(&target.gvk).await?;
-        let at = Target { resource: &resource, object: &target };
-        let mut pause = CONFLICT_PAUSE;
-        for _ in 0..CONFLICT_RETRIES {
-            let Some(live) = self.get_in(&at).await? else { return Ok(false) };
-            if annotation(&live, name) != Some(old) {
-                return Ok(false);
-            }
-            let patch = json!({"metadata": {
-                "annotations": {name: new}, "resourceVersion": metadata(&live, "resourceVersion"),
-            }});
-            match self.merge_in(&at, MANAGER, &patch).await {
-                Ok(_) => return Ok(true),
-                Err(error) if error.is_lost_race() => {
-                    tokio::time::sleep(pause).await;
-                    pause *= 2;
-                }
-                Err(error) if error.is_not_found() => return Ok(false),
-                Err(error) => return Err(error),
-            }
-        }
-        Err(Error::Contended { action: "patch", object: target.to_string(), attempts: CONFLICT_RETRIES })
+        let changed =
+            self.change(id, |live| (annotation(live, name) == Some(old)).then(|| json!({"annotations": {name: new}})));
+        Ok(changed.await? == Some(true))
     }
 
     /// Makes sure that the [`FINALIZER`] is on an Application. Says whether it had to be added.
@@ -360,37 +340,48 @@ impl Cluster {
         id: &ApplicationId,
         change: impl Fn(&mut Vec<String>) -> bool,
     ) -> Result<bool, Error> {
+        let changed = self.change(id, |live| {
+            let list = live.pointer("/metadata/finalizers").and_then(Value::as_array);
+            let mut finalizers: Vec<String> =
+                list.into_iter().flatten().filter_map(Value::as_str).map(str::to_owned).collect();
+            change(&mut finalizers).then(|| json!({"finalizers": finalizers}))
+        });
+        changed.await?.ok_or_else(|| {
+            Error::Api(Box::new(crate::error::ApiError {
+                action: "get",
+                object: reference(id).to_string(),
+                code: 404,
+                reason: "NotFound".to_owned(),
+                message: "there is no such Application".to_owned(),
+                causes: Vec::new(),
+            }))
+        })
+    }
+
+    /// Merges into the metadata of an Application what `change` makes of the live one, and only over the state that it was
+    /// made of. Says whether it made anything; nothing if there is no such Application.
+    async fn change(
+        &self,
+        id: &ApplicationId,
+        change: impl Fn(&Value) -> Option<Value>,
+    ) -> Result<Option<bool>, Error> {
         let target = reference(id);
         let resource = self.resolve(&target.gvk).await?;
         let at = Target { resource: &resource, object: &target };
         let mut pause = CONFLICT_PAUSE;
         for _ in 0..CONFLICT_RETRIES {
-            let Some(live) = self.get_in(&at).await? else {
-                return Err(Error::Api(Box::new(crate::error::ApiError {
-                    action: "get",
-                    object: target.to_string(),
-                    code: 404,
-                    reason: "NotFound".to_owned(),
-                    message: "there is no such Application".to_owned(),
-                    causes: Vec::new(),
-                })));
-            };
-            let list = live.pointer("/metadata/finalizers").and_then(Value::as_array);
-            let mut finalizers: Vec<String> =
-                list.into_iter().flatten().filter_map(Value::as_str).map(str::to_owned).collect();
-            if !change(&mut finalizers) {
-                return Ok(false);
+            let Some(live) = self.get_in(&at).await? else { return Ok(None) };
+            let Some(mut changes) = change(&live) else { return Ok(Some(false)) };
+            if let Some(changes) = changes.as_object_mut() {
+                changes.insert("resourceVersion".to_owned(), metadata(&live, "resourceVersion").into());
             }
-            // The whole list is replaced, so it must be the one that was read.
-            let patch = json!({"metadata": {
-                "finalizers": finalizers, "resourceVersion": metadata(&live, "resourceVersion"),
-            }});
-            match self.merge_in(&at, MANAGER, &patch).await {
-                Ok(_) => return Ok(true),
+            match self.merge_in(&at, MANAGER, &json!({"metadata": changes})).await {
+                Ok(_) => return Ok(Some(true)),
                 Err(error) if error.is_lost_race() => {
                     tokio::time::sleep(pause).await;
                     pause *= 2;
                 }
+                Err(error) if error.is_not_found() => return Ok(None),
                 Err(error) => return Err(error),
             }
         }

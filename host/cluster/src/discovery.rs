@@ -114,6 +114,14 @@ impl Discovery {
         (entry.asked.elapsed() < believed).then_some(found)
     }
 
+    /// Forgets one group version, unless it was asked for a moment ago.
+    pub(crate) fn forget_older(&self, api_version: &str) {
+        let mut entries = self.entries.lock().unwrap_or_else(PoisonError::into_inner);
+        if entries.get(api_version).is_some_and(|entry| entry.asked.elapsed() >= DISCOVERY_MISS) {
+            entries.remove(api_version);
+        }
+    }
+
     /// Forgets one group version.
     pub(crate) fn forget_version(&self, api_version: &str) {
         self.entries.lock().unwrap_or_else(PoisonError::into_inner).remove(api_version);

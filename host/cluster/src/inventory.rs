@@ -6,6 +6,7 @@ use barbless_domain::event::Failure;
 use barbless_domain::grant::{INSTANCE_LABEL, Scope};
 use barbless_domain::identity::{ApplicationId, Gvk, ObjectRef};
 use barbless_domain::operation::Propagation;
+use barbless_domain::release::InventoryItem;
 use futures::future::BoxFuture;
 use futures::{FutureExt as _, StreamExt, TryStreamExt};
 
@@ -13,6 +14,7 @@ use crate::Cluster;
 use crate::discovery::Resource;
 use crate::error::Error;
 use crate::limits::PARALLEL;
+use crate::record::Record;
 use crate::request::{Target, annotation, answered, metadata};
 
 /// What became of the orphans of an application.
@@ -78,8 +80,58 @@ impl PurgeReport {
 }
 
 impl Cluster {
-    /// Which of these objects of an application are not there. One list of metadata per kind; an object without the
-    /// label of the application counts as missing, since the next apply has to put it back.
+    /// What may be in the cluster after a history, oldest first; see [`Record::inventory_of`]. What was applied under a
+    /// version of the API that is no longer served is named under one that is: it is the same object. A kind that is not
+    /// served under any version stays as it is.
+    ///
+    /// # Errors
+    /// If the API server refuses or does not answer.
+    pub async fn inventory_of(&self, history: &[Record]) -> Result<Vec<InventoryItem>, Error> {
+        let mut inventory = Record::inventory_of(history);
+        for item in &mut inventory {
+            match self.resolve_any(&item.target.gvk).await {
+                Ok(resource) => item.target.gvk.version = resource.api.version,
+                Err(Error::KindNotServed { .. }) => {}
+                Err(error) => return Err(error),
+            }
+        }
+        Ok(inventory)
+    }
+
+    /// What the cluster serves of a kind: under this version, or else under another of its group, the preferred one first.
+    ///
+    /// # Errors
+    /// [`Error::KindNotServed`] if there is none, or if the API server refuses or does not answer.
+    pub(crate) async fn resolve_any(&self, gvk: &Gvk) -> Result<Resource, Error> {
+        match self.resolve(gvk).await {
+            // There are no others of the core.
+            Err(Error::KindNotServed { .. }) if !gvk.group.is_empty() => {}
+            resolved => return resolved,
+        }
+        let groups = answered("discover", "API groups", self.client().list_api_groups()).await?;
+        for group in groups.groups.into_iter().filter(|group| group.name == gvk.group) {
+            let preferred = group.preferred_version.map(|it| it.version);
+            let versions = group.versions.into_iter().map(|it| it.version);
+            for version in preferred.into_iter().chain(versions).filter(|version| *version != gvk.version) {
+                match self.resolve(&Gvk { version, ..gvk.clone() }).await {
+                    Err(Error::KindNotServed { .. }) => {}
+                    resolved => return resolved,
+                }
+            }
+        }
+        Err(Error::KindNotServed { gvk: gvk.clone() })
+    }
+
+    /// The same, asked again if the last answer is not from a moment ago: a version that went meanwhile answers like an
+    /// object that is not there.
+    pub(crate) async fn resolve_anew(&self, gvk: &Gvk) -> Result<Resource, Error> {
+        self.discovery().forget_older(&gvk.api_version());
+        self.resolve_any(gvk).await
+    }
+
+    /// Which of these objects of an application are not there. One list of metadata per kind, under whichever version of
+    /// the API is served; an object without the label of the application counts as missing, since the next apply has to
+    /// put it back.
     ///
     /// # Errors
     /// If the API server refuses or does not answer. A kind that is not served has no objects.
@@ -99,15 +151,8 @@ impl Cluster {
             .map(|((gvk, namespace), wanted)| {
                 let labels = &labels;
                 async move {
-                    let resource = match self.resolve(gvk).await {
-                        Ok(resource) => resource,
-                        Err(Error::KindNotServed { .. }) => return Ok(wanted.into_iter().cloned().collect()),
-                        Err(error) => return Err(error),
-                    };
-                    let namespace = (!namespace.is_empty()).then_some(namespace);
-                    let found = self.list_in(&resource, namespace, labels, true).await?;
-                    let names: BTreeSet<&str> = found.iter().filter_map(|it| metadata(it, "name")).collect();
-                    Ok(wanted.into_iter().filter(|it| !names.contains(it.name.as_str())).cloned().collect())
+                    let names = self.names_of(gvk, (!namespace.is_empty()).then_some(namespace), labels).await?;
+                    Ok(wanted.into_iter().filter(|it| !names.contains(&it.name)).cloned().collect())
                 }
                 .boxed()
             })
@@ -117,6 +162,24 @@ impl Cluster {
         let missing: BTreeSet<ObjectRef> = missing.into_iter().flatten().collect();
         // In the order of the question.
         Ok(references.iter().filter(|reference| missing.contains(reference)).cloned().collect())
+    }
+
+    /// The names of the objects of a kind that have labels; none if it is not served.
+    async fn names_of(&self, gvk: &Gvk, namespace: Option<&str>, labels: &str) -> Result<BTreeSet<String>, Error> {
+        let mut resolved = self.resolve_any(gvk).await;
+        // A list is only not found if the version that was served is so no longer.
+        for is_last in [false, true] {
+            let resource = match resolved {
+                Ok(resource) => resource,
+                Err(Error::KindNotServed { .. }) => break,
+                Err(error) => return Err(error),
+            };
+            match self.list_in(&resource, namespace, labels, true).await {
+                Err(error) if error.is_not_found() && !is_last => resolved = self.resolve_anew(gvk).await,
+                listed => return Ok(listed?.iter().filter_map(|it| metadata(it, "name")).map(str::to_owned).collect()),
+            }
+        }
+        Ok(BTreeSet::new())
     }
 
     /// Deletes what a deleted application may have left: objects of these kinds, given as `(kind, version)`, in its

@@ -77,6 +77,11 @@ impl Cluster {
         self.inner.discovery.resolve(&self.inner.client, gvk).await
     }
 
+    /// What is known about kinds.
+    pub(crate) fn discovery(&self) -> &discovery::Discovery {
+        &self.inner.discovery
+    }
+
     /// Forgets what is known about kinds: definitions were just applied or removed.
     pub fn forget_kinds(&self) {
         self.inner.discovery.forget();

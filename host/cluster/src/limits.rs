@@ -25,6 +25,18 @@ pub(crate) const UNSERVED_PAUSE_MAX: Duration = Duration::from_secs(15);
 pub(crate) const PAGE: u32 = 500;
 /// Pages of one list: half a million objects are no longer a selection.
 pub(crate) const PAGES_MAX: usize = 1_000;
+/// Objects with the label of an application that are in a page beside those that it has, when these are listed: hooks
+/// and what somebody labelled like them. A page is no larger, for an object may have a megabyte.
+pub(crate) const OWN_PAGE_MORE: usize = 20;
+/// Pages of such a list beside those that the objects fill.
+pub(crate) const OWN_PAGES_MORE: usize = 2;
+/// Objects of a kind from which on they are listed and not read one by one, if an earlier apply left them.
+pub(crate) const LIST_OURS: usize = 2;
+/// The same if nobody knows whether they exist: then the names of all objects of the kind are listed, of which there may
+/// be many, and one page is as much as is read.
+pub(crate) const LIST_NAMES: usize = 4;
+/// How old the sight of an object may be for it not to be sent again. As old as this, an apply that was sent may be too.
+pub(crate) const SIGHT: Duration = Duration::from_secs(10);
 /// Requests in flight for one application.
 pub(crate) const PARALLEL: usize = 8;
 /// How long requests that are under way may take to end once an operation is given up.

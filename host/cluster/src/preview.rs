@@ -23,6 +23,7 @@ use crate::Cluster;
 use crate::error::Error;
 use crate::limits::PARALLEL;
 use crate::perform::Performed;
+use crate::record::{HookIdentity, hook_identity};
 use crate::release::{claimed_by, foreign_owner, is_immutable, is_job};
 use crate::request::Target;
 
@@ -165,21 +166,26 @@ type Work<'a> = BoxFuture<'a, Result<Foreseen, Error>>;
 
 impl Cluster {
     /// What carrying out a plan would do to each object, in the order of the plan: definitions, hooks, objects, what
-    /// goes, what stays. `rules` are those of the operator for fields of other managers.
+    /// goes, what stays. `rules` are those of the operator for fields of other managers. With `take_over`, what hooks of
+    /// Helm's release of the same name left is ours.
     ///
     /// # Assumptions
     /// The client of this cluster is [`harmless`].
     ///
     /// # Errors
     /// If the API server does not answer. What it refuses is part of the answer.
-    pub async fn foresee_release(&self, plan: &Plan, rules: &[Rule]) -> Result<Vec<Foreseen>, Error> {
+    pub async fn foresee_release(&self, plan: &Plan, rules: &[Rule], take_over: bool) -> Result<Vec<Foreseen>, Error> {
         let definitions = plan.definitions.iter().map(|it| &it.object);
         let defined = defined_by(plan.objects().map(|it| &it.object).chain(definitions));
         let identity =
             |it: &ObjectRef| (it.gvk.group.clone(), it.gvk.kind.clone(), it.namespace.clone(), it.name.clone());
         let managed: BTreeSet<_> = plan.previous.iter().map(identity).collect();
         let rules: Vec<Rule> = rules.iter().cloned().chain(conflict::own_rules(&plan.objects)).collect();
-        let look = Look { cluster: self, application: &plan.application, defined, rules };
+        let hooks_of_helm = match take_over {
+            true => self.hooks_of_helm(&plan.application).await?,
+            false => BTreeSet::new(),
+        };
+        let look = Look { cluster: self, application: &plan.application, defined, rules, hooks_of_helm };
         let look = &look;
 
         let mut hooks: BTreeMap<&ObjectRef, (&HelmHook, Vec<HookEvent>)> = BTreeMap::new();
@@ -229,6 +235,8 @@ struct Look<'a> {
     /// Kinds that the release defines.
     defined: BTreeSet<(String, String)>,
     rules: Vec<Rule>,
+    /// Objects of hooks that become ours.
+    hooks_of_helm: BTreeSet<HookIdentity>,
 }
 
 /// The live object, or why it cannot be looked at.
@@ -273,7 +281,7 @@ impl Look<'_> {
             }
         };
         if let Some(live) = &live {
-            let owned = seen.role == Role::Object && Directives::of(object).ownership == Ownership::Release;
+            let owned = seen.role != Role::Definition && Directives::of(object).ownership == Ownership::Release;
             let owner = match owned {
                 true => foreign_owner(self.application, target, live, managed),
                 false => claimed_by(self.application, target, live),
@@ -393,8 +401,9 @@ impl Look<'_> {
     async fn hook(&self, hook: &HelmHook, events: Vec<HookEvent>) -> Result<Foreseen, Error> {
         let object =
             ReleaseObject { target: hook.target.clone(), object: hook.object.clone(), source: hook.source.clone() };
+        let of_helm = self.hooks_of_helm.contains(&hook_identity(&hook.target));
         if !hook.is_made_anew() {
-            return self.object(&object, Role::Hook(events), false).await;
+            return self.object(&object, Role::Hook(events), of_helm).await;
         }
         let mut seen = Foreseen {
             target: object.target,
@@ -407,7 +416,7 @@ impl Look<'_> {
         };
         match self.live(&hook.target).await? {
             Live::Found(_, live) => {
-                if let Some(owner) = foreign_owner(self.application, &hook.target, &live, false) {
+                if let Some(owner) = foreign_owner(self.application, &hook.target, &live, of_helm) {
                     seen.outlook = not_ours(&hook.target, &owner);
                 } else {
                     seen.outlook = Outlook::Recreated("what an earlier run left is deleted first".to_owned());
@@ -432,6 +441,7 @@ impl Look<'_> {
             outlook: Outlook::Deleted,
             fields: Vec::new(),
         };
+        let gone = |why: &str| Outlook::Left(why.to_owned());
         match self.live(target).await? {
             Live::Found(_, live) => {
                 if let Some(owner) = foreign_owner(self.application, target, &live, true) {
@@ -441,7 +451,8 @@ impl Look<'_> {
                 }
                 seen.before = Some(live);
             }
-            Live::Absent(_) | Live::NotServed => seen.outlook = Outlook::Left("it is gone already".to_owned()),
+            Live::Absent(_) => seen.outlook = gone("it is gone already"),
+            Live::NotServed => seen.outlook = gone("the cluster no longer serves its kind"),
         }
         Ok(seen)
     }

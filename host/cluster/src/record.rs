@@ -9,7 +9,7 @@ use std::collections::{BTreeMap, BTreeSet};
 use std::time::Duration;
 
 use barbless_domain::grant::Scope;
-use barbless_domain::identity::{ApplicationId, ObjectRef};
+use barbless_domain::identity::{ApplicationId, Gvk, ObjectRef};
 use barbless_domain::release::history::{self, Action, Owner, Refusal, Revision};
 use barbless_domain::release::{
     HelmHook, HookEvent, InventoryItem, MAINTENANCE_LABEL, Plan, ReleaseObject, ReleaseStatus, Rendered, defined_by,
@@ -31,6 +31,7 @@ mod takeover;
 
 pub use fields::adopt_fields;
 pub use takeover::{HelmMarks, HelmRelease, helm_marks};
+pub(crate) use takeover::{HookIdentity, hook_identity};
 
 /// How often [`Cluster::release_heartbeat`] is to be called.
 pub const HEARTBEAT: Duration = Duration::from_secs(10);
@@ -73,6 +74,9 @@ pub struct Record {
     pub seed: Option<String>,
     /// The revision that this one went back to.
     pub rollback_of: Option<u32>,
+    /// What it drops but could not delete, because the cluster served the kind under no version when it was begun. Should
+    /// the kind be served again, it goes.
+    pub out_of_reach: Vec<ObjectRef>,
     /// Whether its objects are marked as left alone.
     pub maintenance: bool,
     /// Whether Helm wrote it.
@@ -140,18 +144,28 @@ impl Record {
             // The reference knows the namespace, which the manifest of a chart seldom does.
             Some(InventoryItem { target: it.target.clone(), ..item })
         };
-        self.objects.iter().filter_map(item).collect()
+        let out_of_reach = self.out_of_reach.iter().map(|target| InventoryItem {
+            target: target.clone(),
+            keep: false,
+            transient: true,
+            propagation: None,
+            delete_dependencies: Vec::new(),
+        });
+        self.objects.iter().filter_map(item).chain(out_of_reach).collect()
     }
 
     /// What may be in the cluster after this history, oldest first: the objects of the last revision that ended well and
     /// of all that came after it, since one that failed may have written some of its own. What the newest says of an
-    /// object counts; those of one revision are in the order in which they were applied.
+    /// object counts, under whichever version of the API it was applied; those of one revision are in the order in which
+    /// they were applied.
     #[must_use]
     pub fn inventory_of(history: &[Self]) -> Vec<InventoryItem> {
         let from = history.iter().rposition(|record| record.status == ReleaseStatus::Deployed).unwrap_or(0);
         let mut seen = BTreeSet::new();
         let newest_first = history.iter().skip(from).rev().flat_map(Self::inventory);
-        newest_first.filter(|item| seen.insert(item.target.clone())).collect()
+        let identity =
+            |it: &ObjectRef| (it.gvk.group.clone(), it.gvk.kind.clone(), it.namespace.clone(), it.name.clone());
+        newest_first.filter(|item| seen.insert(identity(&item.target))).collect()
     }
 
     /// Group and kind of the custom resources that it defines, for [`barbless_domain::release::plan_removal`].
@@ -211,6 +225,7 @@ impl Record {
         application: &ApplicationId,
         revision: u32,
         first_deployed: Option<Timestamp>,
+        out_of_reach: Vec<ObjectRef>,
         new: &NewRevision<'_>,
     ) -> Self {
         let NewRevision {
@@ -249,6 +264,7 @@ impl Record {
             set_aside: set_aside.map(str::to_owned),
             seed: seed.map(str::to_owned),
             rollback_of,
+            out_of_reach,
             maintenance: plan.objects().any(|it| label(&it.object, MAINTENANCE_LABEL).is_some()),
             written_by_helm: false,
             document: Map::new(),
@@ -460,7 +476,8 @@ impl Cluster {
             .map_err(|refusal| RecordError::Refused { application: application.clone(), refusal })?;
         let number = history::next_number(known.iter().map(|it| it.number));
         let first_deployed = stored.iter().rev().find_map(|it| it.record.as_ref()?.first_deployed);
-        let mut record = Record::new(application, number, first_deployed, &new);
+        let out_of_reach = self.out_of_reach(&new.plan.prune).await?;
+        let mut record = Record::new(application, number, first_deployed, out_of_reach, &new);
         let payload = record.packed()?;
         if payload.len() > RECORD_BYTES {
             return Err(RecordError::TooLarge { bytes: payload.len(), largest: record.largest() });
@@ -484,6 +501,22 @@ impl Cluster {
             Err(error) if error.is_already_exists() => Err(self.lost_race(&record).await?),
             created => Ok(created.map(|()| record)?),
         }
+    }
+
+    /// Those of the objects whose kind the cluster serves under no version.
+    async fn out_of_reach(&self, dropped: &[ObjectRef]) -> Result<Vec<ObjectRef>, Error> {
+        let mut kinds: BTreeMap<&Gvk, bool> = BTreeMap::new();
+        for target in dropped {
+            if !kinds.contains_key(&target.gvk) {
+                let served = match self.resolve_any(&target.gvk).await {
+                    Ok(_) => true,
+                    Err(Error::KindNotServed { .. }) => false,
+                    Err(error) => return Err(error),
+                };
+                kinds.insert(&target.gvk, served);
+            }
+        }
+        Ok(dropped.iter().filter(|target| kinds.get(&target.gvk) == Some(&false)).cloned().collect())
     }
 
     /// A sign of life of the process that works on a revision; to be given every few seconds.
@@ -592,7 +625,7 @@ impl Cluster {
             if !target.namespace.is_empty() {
                 continue;
             }
-            match self.resolve(&target.gvk).await {
+            match self.resolve_any(&target.gvk).await {
                 Ok(resource) if resource.scope == Scope::Namespaced => namespace.clone_into(&mut target.namespace),
                 // What is not served has no objects that could be in the wrong place.
                 Ok(_) | Err(Error::KindNotServed { .. }) => {}

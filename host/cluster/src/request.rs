@@ -3,6 +3,8 @@
 //! Objects stay `serde_json::Value`: a typed object would drop what it does not know. Names are checked here, once,
 //! because they become part of a URL.
 
+use std::collections::BTreeSet;
+
 use barbless_domain::identity::{Gvk, ObjectRef};
 use barbless_domain::operation::Propagation;
 use kube::api::{
@@ -116,19 +118,39 @@ impl Cluster {
         labels: &str,
         metadata_only: bool,
     ) -> Result<Vec<Value>, Error> {
+        let selection =
+            Selection { labels, metadata_only, managed_fields: false, only: None, page: PAGE, pages: PAGES_MAX };
+        let listed = self.list_some(resource, namespace, &selection).await?;
+        if listed.whole {
+            return Ok(listed.objects);
+        }
+        let object = collection(resource, namespace);
+        Err(Error::Malformed { object, why: format!("the list does not end after {PAGES_MAX} pages") })
+    }
+
+    /// Lists objects of a kind, up to a number of pages.
+    pub(crate) async fn list_some(
+        &self,
+        resource: &Resource,
+        namespace: Option<&str>,
+        selection: &Selection<'_>,
+    ) -> Result<Listed, Error> {
         const ACTION: &str = "list";
-        let what = format!("{} in namespace {:?}", resource.api.plural, namespace.unwrap_or("*"));
+        let what = collection(resource, namespace);
         if let Err(why) = check_segment(namespace.unwrap_or_default()) {
             return Err(Error::BadRequest { action: ACTION, object: what, why: why.to_owned() });
         }
         let requests = kube::core::Request::new(resource.path(namespace));
-        let mut params = ListParams::default().limit(PAGE);
-        if !labels.is_empty() {
-            params = params.labels(labels);
+        let mut params = ListParams::default().limit(selection.page);
+        if !selection.labels.is_empty() {
+            params = params.labels(selection.labels);
         }
-        let mut objects = Vec::new();
-        for _ in 0..PAGES_MAX {
-            let request = if metadata_only { requests.list_metadata(&params) } else { requests.list(&params) };
+        let mut listed = Listed { objects: Vec::new(), whole: false };
+        for _ in 0..selection.pages {
+            let request = match selection.metadata_only {
+                true => requests.list_metadata(&params),
+                false => requests.list(&params),
+            };
             let request = request.map_err(|error| Error::BadRequest {
                 action: ACTION,
                 object: what.clone(),
@@ -137,14 +159,19 @@ impl Cluster {
             let mut page: Value = answered(ACTION, &what, self.client().request(request)).await?;
             let token = page.pointer("/metadata/continue").and_then(Value::as_str).unwrap_or_default().to_owned();
             if let Some(Value::Array(items)) = page.get_mut("items").map(Value::take) {
-                objects.extend(items.into_iter().map(|item| identified(item, resource, metadata_only)));
+                let is_kept = |item: &Value| {
+                    selection.only.is_none_or(|only| metadata(item, "name").is_some_and(|name| only.contains(name)))
+                };
+                let kept = items.into_iter().filter(is_kept);
+                listed.objects.extend(kept.map(|item| identified(item, resource, selection)));
             }
             if token.is_empty() {
-                return Ok(objects);
+                listed.whole = true;
+                break;
             }
             params = params.continue_token(&token);
         }
-        Err(Error::Malformed { object: what, why: format!("the list does not end after {PAGES_MAX} pages") })
+        Ok(listed)
     }
 
     /// Creates an object.
@@ -274,14 +301,45 @@ impl Cluster {
     }
 }
 
+/// What is listed, and how much of it.
+pub(crate) struct Selection<'a> {
+    /// A label selector; all objects if empty.
+    pub(crate) labels: &'a str,
+    /// Nothing but `metadata`.
+    pub(crate) metadata_only: bool,
+    /// With `metadata.managedFields`.
+    pub(crate) managed_fields: bool,
+    /// Names of the objects that are kept of each page; all if absent.
+    pub(crate) only: Option<&'a BTreeSet<&'a str>>,
+    /// Objects in one page.
+    pub(crate) page: u32,
+    /// Pages that are asked for.
+    pub(crate) pages: usize,
+}
+
+/// What a list has shown.
+pub(crate) struct Listed {
+    /// The objects, in the order of the API server.
+    pub(crate) objects: Vec<Value>,
+    /// There are no more of them.
+    pub(crate) whole: bool,
+}
+
+/// A collection, for messages.
+fn collection(resource: &Resource, namespace: Option<&str>) -> String {
+    format!("{} in namespace {:?}", resource.api.plural, namespace.unwrap_or("*"))
+}
+
 /// Items of a list do not say what they are; a metadata list says it is metadata.
-fn identified(mut item: Value, resource: &Resource, overwrite: bool) -> Value {
+fn identified(mut item: Value, resource: &Resource, selection: &Selection<'_>) -> Value {
     if let Some(map) = item.as_object_mut() {
-        if overwrite || !map.contains_key("kind") {
+        if selection.metadata_only || !map.contains_key("kind") {
             map.insert("apiVersion".to_owned(), resource.api.api_version.clone().into());
             map.insert("kind".to_owned(), resource.api.kind.clone().into());
         }
-        if let Some(metadata) = map.get_mut("metadata").and_then(Value::as_object_mut) {
+        if !selection.managed_fields
+            && let Some(metadata) = map.get_mut("metadata").and_then(Value::as_object_mut)
+        {
             metadata.remove("managedFields");
         }
     }

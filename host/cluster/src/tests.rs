@@ -27,9 +27,11 @@ mod faults;
 mod inventories;
 mod operations;
 mod preview;
+mod reads;
 mod records;
 mod releases;
 mod takeovers;
+mod versions;
 mod watches;
 
 /// A cluster with namespace `demo`, and the controllers that make workloads ready or not.

@@ -32,6 +32,7 @@ mod status;
 #[cfg(test)]
 mod tests;
 pub mod tracking;
+mod unchanged;
 
 pub use accept::belongs_to_host;
 pub use definition::{UnsafeDefinition, check_definition};
@@ -48,6 +49,7 @@ pub use order::{install_rank, remove_rank};
 pub use output::{OUTPUT_LINES, Speaker, last_words, shows_output_of_failure, speakers};
 pub use removal::{RemovalInput, plan_removal, plan_test};
 pub use status::{ReleaseStatus, UpgradeReason, upgrade_needed};
+pub use unchanged::changes_nothing;
 
 use graph::{Graph, sort_for_install, sort_for_removal};
 

@@ -86,7 +86,7 @@ pub(super) async fn planned(context: &Arc<Context>, maintenance: bool, take_over
         true => rendered_objects(context, &package, record, action, seed).await?,
         false => Made::default(),
     };
-    let previous = Record::inventory_of(&history);
+    let previous = cluster.inventory_of(&history).await.map_err(cluster_failure)?;
     let input = PlanInput {
         application: &context.instance.id,
         package: &package.package.manifest.name,
@@ -234,33 +234,29 @@ pub(crate) fn render_package(
     roots.insert("Platform".to_owned(), json!({"discovery": {"kubernetesVersion": view.kube_version}}));
     let begun = Instant::now();
     let late = || begun.elapsed() >= RENDER_DEADLINE;
+    let first = template::Input::first(&files, &format!("{}.{}", view.namespace, view.name), &view.namespace);
     let input = template::Input {
-        files: &files,
         values: view.values,
         roots,
         release: template::Release {
-            name: format!("{}.{}", view.namespace, view.name),
-            namespace: view.namespace,
             revision: view.revision,
             is_install: view.is_install,
             is_upgrade: !view.is_install,
-            service: "Helm".to_owned(),
+            ..first.release
         },
         capabilities: template::Capabilities {
             kube_version: view.kube_version,
             api_versions: match view.api_versions {
-                versions if versions.is_empty() => template::Capabilities::default().api_versions,
+                versions if versions.is_empty() => first.capabilities.api_versions,
                 versions => versions,
             },
-            ..template::Capabilities::default()
+            ..first.capabilities
         },
         now_unix_ms: i64::try_from(view.now.0).unwrap_or(i64::MAX),
         seed: view.seed.0,
-        whole_numbers_are_int64: false,
-        skip_schema_validation: false,
-        limits: template::Limits::default(),
         lookup,
         deadline: &late,
+        ..first
     };
     template::render(&input).map_err(|error| Failure {
         reason: error.code().to_owned(),
@@ -404,7 +400,7 @@ async fn roll_back_to(
     let (Some(target), Some(last)) = (history.iter().find(|record| record.revision == revision), history.last()) else {
         return Err(Failure::new("NoSuchRevision", format!("there is no revision {revision} any more")).into());
     };
-    let previous = Record::inventory_of(history);
+    let previous = context.services.cluster.inventory_of(history).await.map_err(cluster_failure)?;
     let input = PlanInput {
         application: &context.instance.id,
         package: &target.package.0,
@@ -562,12 +558,13 @@ async fn uninstall_release(context: &Arc<Context>, skip_hooks: bool, token: &Can
     let cluster = &context.services.cluster;
     let history = cluster.release_history(&context.instance.id).await.map_err(cluster_failure)?;
     let Some(mut record) = history.last().cloned() else { return Ok(()) };
+    let inventory = cluster.inventory_of(&history).await.map_err(cluster_failure)?;
     let (options, told) = listened_to(context, limits::UNINSTALL_DEADLINE, token);
     health::stop(context);
     let removal = release::plan_removal(&RemovalInput {
         application: &context.instance.id,
         package: &record.package.0,
-        inventory: &Record::inventory_of(&history),
+        inventory: &inventory,
         defined: &record.defined(),
         hooks: &record.hooks(),
         skip_hooks,

@@ -13,10 +13,8 @@ use std::{
     time::{Duration, Instant},
 };
 
-use barbless_template::{
-    Capabilities, Error, Files, Input, Limits, NoLookup, Release, Rendered, RenderedFile, render, render_files,
-};
-use serde_json::{Map, Value, json};
+use barbless_template::{Error, Files, Input, Rendered, RenderedFile, render, render_files};
+use serde_json::{Value, json};
 
 const DEADLINE: Duration = Duration::from_secs(20);
 
@@ -82,26 +80,12 @@ fn with_input<T>(job: &Value, use_it: impl FnOnce(&Input<'_>) -> T) -> io::Resul
     read(Path::new(&text("chart")), "", &mut files)?;
     let files = Files(files);
     let begun = Instant::now();
+    let late = || begun.elapsed() > DEADLINE;
     let input = Input {
-        files: &files,
         values: job["values"].clone(),
-        roots: Map::new(),
-        release: Release {
-            name: text("release"),
-            namespace: text("namespace"),
-            revision: 1,
-            is_install: true,
-            is_upgrade: false,
-            service: "Helm".to_owned(),
-        },
-        capabilities: Capabilities::default(),
         now_unix_ms: 1_700_000_000_000,
-        seed: [0; 32],
-        whole_numbers_are_int64: false,
-        skip_schema_validation: false,
-        limits: Limits::default(),
-        lookup: &NoLookup,
-        deadline: &|| begun.elapsed() > DEADLINE,
+        deadline: &late,
+        ..Input::first(&files, &text("release"), &text("namespace"))
     };
     Ok(use_it(&input))
 }

@@ -208,6 +208,36 @@ pub struct Input<'a> {
     pub deadline: &'a dyn Fn() -> bool,
 }
 
+impl<'a> Input<'a> {
+    /// The first installation of a package or chart with its own values: without a cluster, in 1970, with a seed of zeros,
+    /// in no hurry. The caller changes what is different.
+    #[must_use]
+    pub fn first(files: &'a Files, name: &str, namespace: &str) -> Self {
+        const NEVER: fn() -> bool = || false;
+        Self {
+            files,
+            values: Json::Object(JsonMap::new()),
+            whole_numbers_are_int64: false,
+            roots: JsonMap::new(),
+            release: Release {
+                name: name.to_owned(),
+                namespace: namespace.to_owned(),
+                revision: 1,
+                is_install: true,
+                is_upgrade: false,
+                service: "Helm".to_owned(),
+            },
+            capabilities: Capabilities::default(),
+            now_unix_ms: 0,
+            seed: [0; 32],
+            skip_schema_validation: false,
+            limits: Limits::default(),
+            lookup: &NoLookup,
+            deadline: &NEVER,
+        }
+    }
+}
+
 /// The text of one template.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct RenderedFile {

@@ -7,7 +7,7 @@ mod rows;
 
 use serde_json::{Value as Json, json};
 
-use crate::{Capabilities, Error, Files, Input, Limits, Lookup, NoLookup, Release, Rendered, RenderedFile};
+use crate::{Error, Files, Input, Limits, Lookup, NoLookup, Rendered, RenderedFile};
 
 /// A render under construction.
 pub(crate) struct Case {
@@ -59,25 +59,14 @@ impl Case {
 
     fn with_input<T>(self, use_it: impl FnOnce(&Input<'_>) -> T) -> T {
         use_it(&Input {
-            files: &self.files,
             values: self.values,
             roots: self.roots,
-            release: Release {
-                name: "rel".into(),
-                namespace: "ns".into(),
-                revision: 1,
-                is_install: true,
-                is_upgrade: false,
-                service: "Helm".into(),
-            },
-            capabilities: Capabilities::default(),
             now_unix_ms: 1_700_000_000_000,
             seed: [7; 32],
-            whole_numbers_are_int64: false,
             skip_schema_validation: self.skip_schemas,
             limits: self.limits,
             lookup: &*self.lookup,
-            deadline: &|| false,
+            ..Input::first(&self.files, "rel", "ns")
         })
     }
 

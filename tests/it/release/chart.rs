@@ -1,6 +1,6 @@
 //! Charts and objects, as small as a test can have them. JSON is YAML, so objects are written as JSON.
 
-use barbless_template::{Capabilities, Files, Input, Limits, Lookup, NoLookup, Release, Rendered, render};
+use barbless_template::{Files, Input, Lookup, NoLookup, Release, Rendered, render};
 use serde_json::{Value, json};
 
 /// A chart in memory.
@@ -37,27 +37,18 @@ impl Chart {
 
     /// Renders it as revision `revision` of release `r`.
     pub(crate) fn render(&self, namespace: &str, revision: u32, lookup: &dyn Lookup) -> Result<Rendered, String> {
-        let never = || false;
+        let first = Input::first(&self.files, "r", namespace);
         let input = Input {
-            files: &self.files,
             values: self.values.clone(),
-            roots: serde_json::Map::new(),
             release: Release {
-                name: "r".to_owned(),
-                namespace: namespace.to_owned(),
                 revision: i64::from(revision),
                 is_install: revision == 1,
                 is_upgrade: revision != 1,
-                service: "Helm".to_owned(),
+                ..first.release
             },
-            capabilities: Capabilities::default(),
-            now_unix_ms: 0,
             seed: [7; 32],
-            whole_numbers_are_int64: false,
-            skip_schema_validation: false,
-            limits: Limits::default(),
             lookup,
-            deadline: &never,
+            ..first
         };
         render(&input).map_err(|error| error.to_string())
     }

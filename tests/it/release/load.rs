@@ -40,7 +40,8 @@ pub(crate) fn by_verb(requests: &BTreeMap<String, usize>) -> BTreeMap<String, us
 }
 
 /// What a reconciliation asks that finds nothing to do: one list for each kind and one of the records, and no write. An
-/// installation makes one write for each object, and two for the record.
+/// installation makes one write for each object, and two for the record; an upgrade that changes nothing writes the
+/// record, and the objects are listed once.
 #[cfg(test)]
 #[tokio::test(flavor = "multi_thread")]
 async fn two_hundred_objects_cost_what_they_must() {
@@ -57,4 +58,13 @@ async fn two_hundred_objects_cost_what_they_must() {
     let too_many: Vec<_> = lists.filter(|(what, count)| **count > 1 + usize::from(*what == "list secrets")).collect();
     assert!(too_many.is_empty(), "{requests:?}");
     assert!(requests.keys().all(|what| what.starts_with("list ") || what.starts_with("get ")), "{requests:?}");
+    site.tap.clear();
+    site.upgrade(&package()).await.unwrap();
+    let requests = site.tap.requests();
+    // The new revision is created and ended, and the one before is superseded.
+    assert_eq!(site.tap.writes(), 3, "{requests:?}");
+    for plural in ["configmaps", "deployments", "services", "serviceaccounts"] {
+        assert_eq!(requests[&format!("list {plural}")], 1, "{requests:?}");
+        assert_eq!(requests.get(&format!("get {plural}")), None, "{requests:?}");
+    }
 }

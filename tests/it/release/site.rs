@@ -380,7 +380,7 @@ impl Site {
                 scopes.insert(kind, resource.scope);
             }
         }
-        let previous = Record::inventory_of(history);
+        let previous = self.cluster.inventory_of(history).await.unwrap();
         let input = PlanInput {
             application: &self.id,
             package: "t",
@@ -467,7 +467,7 @@ impl Site {
     }
 
     async fn missing_of(&self, history: &[Record]) -> Vec<ObjectRef> {
-        let lasting = Record::inventory_of(history).into_iter().filter(|item| !item.transient);
+        let lasting = self.cluster.inventory_of(history).await.unwrap().into_iter().filter(|item| !item.transient);
         let targets: Vec<ObjectRef> = lasting.map(|item| item.target).collect();
         self.cluster.missing(&self.id, &targets).await.unwrap()
     }
@@ -548,7 +548,7 @@ impl Site {
         let plan = release::plan_removal(&release::RemovalInput {
             application: &self.id,
             package: "t",
-            inventory: &Record::inventory_of(&history),
+            inventory: &self.cluster.inventory_of(&history).await.unwrap(),
             defined: &record.defined(),
             hooks: &record.hooks(),
             skip_hooks: !self.options.hooks,

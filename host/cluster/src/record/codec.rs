@@ -69,6 +69,13 @@ pub(super) fn document(record: &Record) -> Map<String, Value> {
                 ours.insert(key.to_owned(), value.as_str().into());
             }
         }
+        if !record.out_of_reach.is_empty() {
+            let named = |it: &ObjectRef| {
+                let metadata = json!({"namespace": it.namespace, "name": it.name});
+                json!({"apiVersion": it.gvk.api_version(), "kind": it.gvk.kind, "metadata": metadata})
+            };
+            ours.insert("outOfReach".to_owned(), record.out_of_reach.iter().map(named).collect());
+        }
     }
     if let Some(info) = document.get_mut("info").and_then(Value::as_object_mut) {
         set_time(info, "first_deployed", record.first_deployed);
@@ -245,6 +252,12 @@ pub(super) fn decode(application: &ApplicationId, holder: &Value) -> Result<Reco
             .number("/info/rollback_revision")
             .and_then(|it| u32::try_from(it).ok())
             .filter(|it| *it > 0),
+        out_of_reach: release
+            .list("/barbless/outOfReach")
+            .iter()
+            .take(OBJECTS_MAX)
+            .filter_map(|it| ObjectRef::of(it).ok())
+            .collect(),
         maintenance: release.at("/barbless/maintenance").and_then(Value::as_bool).unwrap_or_else(is_maintained),
         written_by_helm: !ours,
         objects,

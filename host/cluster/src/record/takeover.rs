@@ -2,11 +2,15 @@
 //!
 //! Their records get our labels, so that history and rollback reach them, and keep everything that Helm wrote. Records in
 //! ConfigMaps become Secrets, the form that Helm itself prefers. Helm's marks on objects tell whose they are; the fields
-//! that it owns are taken over by [`super::adopt_fields`].
+//! that it owns are taken over by [`super::adopt_fields`]. Objects of hooks have no marks: they are Helm's if its records
+//! name them as hooks, and nobody else claims them. They get our label, so that the next run of the hook finds them ours,
+//! whenever that is.
+
+use std::collections::BTreeSet;
 
 use barbless_domain::grant::{INSTANCE_LABEL, PACKAGE_LABEL};
 use barbless_domain::identity::{ApplicationId, ObjectRef};
-use barbless_domain::release::InventoryItem;
+use barbless_domain::release::{Directives, InventoryItem, Ownership, Plan};
 use base64::Engine as _;
 use base64::engine::general_purpose::STANDARD;
 use jiff::Timestamp;
@@ -17,6 +21,8 @@ use super::store::{self, MANAGER, Stored, core_kind};
 use super::{Record, RecordError};
 use crate::Cluster;
 use crate::error::Error;
+use crate::limits::CONFLICT_RETRIES;
+use crate::release::foreign_owner;
 use crate::request::{Target, annotation, label, metadata};
 
 const RELEASE_NAME: &str = "meta.helm.sh/release-name";
@@ -36,6 +42,15 @@ impl HelmRelease {
     pub fn inventory(&self) -> Vec<InventoryItem> {
         Record::inventory_of(&self.records)
     }
+}
+
+/// Group, kind, namespace and name of the object of a hook: what it is whatever its version.
+pub(crate) type HookIdentity = (String, String, String, String);
+
+/// What identifies the object of a hook.
+pub(crate) fn hook_identity(target: &ObjectRef) -> HookIdentity {
+    let ObjectRef { gvk, namespace, name } = target;
+    (gvk.group.clone(), gvk.kind.clone(), namespace.clone(), name.clone())
 }
 
 /// The marks that Helm puts on the objects of a release.
@@ -80,6 +95,71 @@ impl Cluster {
             self.place(record).await?;
         }
         Ok((!records.is_empty()).then_some(HelmRelease { records }))
+    }
+
+    /// The objects of hooks that the records of Helm name, those included that have become ours.
+    ///
+    /// # Errors
+    /// If the API server refuses or does not answer.
+    pub(crate) async fn hooks_of_helm(&self, application: &ApplicationId) -> Result<BTreeSet<HookIdentity>, Error> {
+        let mut stored = self.stored_releases(application, &store::anybodys(application)).await?;
+        if stored.is_empty() {
+            stored = self.stored_in_config_maps(application).await?;
+        }
+        let mut hooks = BTreeSet::new();
+        for mut record in stored.into_iter().filter_map(|it| it.record).filter(|record| record.written_by_helm) {
+            self.place(&mut record).await?;
+            hooks.extend(record.hooks.iter().map(|it| hook_identity(&it.hook.target)));
+        }
+        Ok(hooks)
+    }
+
+    /// Makes what is left of the hooks of Helm ours, as far as a plan has the same hooks: their fields, and by our label
+    /// themselves. What somebody claims is left alone.
+    ///
+    /// # Errors
+    /// If the API server refuses or does not answer, or other writers win each of several races.
+    pub(crate) async fn adopt_hooks(&self, plan: &Plan, manager: &str) -> Result<(), Error> {
+        let hooks = plan.all_hooks();
+        if hooks.is_empty() {
+            return Ok(());
+        }
+        let of_helm = self.hooks_of_helm(&plan.application).await?;
+        for hook in hooks {
+            let is_release = Directives::of(&hook.object).ownership == Ownership::Release;
+            if is_release && of_helm.contains(&hook_identity(&hook.target)) {
+                self.adopt_hook(&plan.application, &hook.target, manager).await?;
+            }
+        }
+        Ok(())
+    }
+
+    async fn adopt_hook(&self, application: &ApplicationId, target: &ObjectRef, manager: &str) -> Result<(), Error> {
+        let resource = match self.resolve(&target.gvk).await {
+            Err(Error::KindNotServed { .. }) => return Ok(()),
+            resolved => resolved?,
+        };
+        let at = Target { resource: &resource, object: target };
+        for _ in 0..CONFLICT_RETRIES {
+            let Some(live) = self.get_in(&at).await? else { return Ok(()) };
+            if foreign_owner(application, target, &live, true).is_some() {
+                return Ok(());
+            }
+            let Some(live) = self.adopt_fields(target, &["helm"], manager).await? else { return Ok(()) };
+            if label(&live, INSTANCE_LABEL).is_some() {
+                return Ok(());
+            }
+            let ours = json!({"metadata": {
+                "resourceVersion": metadata(&live, "resourceVersion"), "labels": {INSTANCE_LABEL: application.name()},
+            }});
+            match self.merge_in(&at, manager, &ours).await {
+                Ok(_) => return Ok(()),
+                Err(error) if error.is_not_found() => return Ok(()),
+                Err(error) if error.is_lost_race() => {}
+                Err(error) => return Err(error),
+            }
+        }
+        Err(Error::Contended { action: "patch", object: target.to_string(), attempts: CONFLICT_RETRIES })
     }
 
     /// The records that Helm keeps in ConfigMaps when told so, oldest first.

@@ -3,14 +3,15 @@
 use barbless_domain::identity::ObjectRef;
 use barbless_domain::release::conflict::{self, Settled};
 use barbless_domain::release::{
-    DeletePolicy, Directives, Outcome, ReleaseObject, ResourcePolicy, StepId, check_definition,
+    DeletePolicy, Directives, HookEvent, Outcome, Phase, ReleaseObject, ResourcePolicy, StepId, changes_nothing,
+    check_definition,
 };
 use serde_json::{Value, json};
 
 use super::{Ended, Progress, ReleaseError, Run};
 use crate::discovery::Resource;
 use crate::error::{Error, FieldConflict};
-use crate::limits::{CONFLICT_PAUSE, CONFLICT_RETRIES, SERVED_WAIT};
+use crate::limits::{CONFLICT_PAUSE, CONFLICT_RETRIES, SERVED_WAIT, SIGHT};
 use crate::request::{Target, metadata};
 
 /// Manager of the replicas that an object got when it was created.
@@ -46,7 +47,7 @@ impl Run<'_> {
         let may_be_made_anew = asked && !policies.contains(&ResourcePolicy::SkipRecreate);
         let applied = match directives.replicas_on_creation {
             Some(replicas) => self.apply_replicas(step, target, object, before, replicas, may_be_made_anew).await?,
-            None => self.apply_object(step, target, object, before, may_be_made_anew).await?,
+            None => self.bring(step, target, object, before, may_be_made_anew).await?,
         };
         let outcome = if anew { Outcome::Recreated } else { applied.0 };
         Ok(Ended { object: Some(applied.1), ..Ended::of(outcome) })
@@ -65,11 +66,11 @@ impl Run<'_> {
     ) -> Result<(Outcome, Value), ReleaseError> {
         let mut object = object.clone();
         let Some(spec) = object.get_mut("spec").and_then(Value::as_object_mut) else {
-            return self.apply_object(step, target, &object, before, anew).await;
+            return self.bring(step, target, &object, before, anew).await;
         };
         if before.is_some() {
             spec.remove("replicas");
-            return self.apply_object(step, target, &object, before, anew).await;
+            return self.bring(step, target, &object, before, anew).await;
         }
         spec.insert("replicas".to_owned(), replicas.into());
         let (outcome, _) = self.apply_object(step, target, &object, None, anew).await?;
@@ -94,8 +95,45 @@ impl Run<'_> {
             check_definition(before, &definition.object)
                 .map_err(|source| ReleaseError::UnsafeDefinition { target: Box::new(target.clone()), source })?;
         }
-        let (outcome, after) = self.apply_object(step, target, &definition.object, before, false).await?;
+        let (outcome, after) = self.bring(step, target, &definition.object, before, false).await?;
         Ok(Ended { object: Some(after), ..Ended::of(outcome) })
+    }
+
+    /// Brings one object to what is wanted: applies it, unless that would change nothing.
+    async fn bring(
+        &self,
+        step: StepId,
+        target: &ObjectRef,
+        object: &Value,
+        before: Option<&Value>,
+        anew: bool,
+    ) -> Result<(Outcome, Value), ReleaseError> {
+        if let Some(before) = before
+            && let Some(live) = self.unchanged(target, object, before).await?
+        {
+            return Ok((Outcome::Unchanged, live));
+        }
+        self.apply_object(step, target, object, before, anew).await
+    }
+
+    /// The live object if an apply would change nothing about it. What was seen before a hook ran or a while ago is looked
+    /// at again.
+    async fn unchanged(
+        &self,
+        target: &ObjectRef,
+        object: &Value,
+        before: &Value,
+    ) -> Result<Option<Value>, ReleaseError> {
+        let manager = &self.options.manager;
+        if !changes_nothing(object, before, manager) {
+            return Ok(None);
+        }
+        let hooks = HookEvent::of(self.plan.action, Phase::Before).and_then(|event| self.plan.hooks.get(&event));
+        if hooks.is_none_or(Vec::is_empty) && self.started.elapsed() < SIGHT {
+            return Ok(Some(before.clone()));
+        }
+        let live = self.cluster.get(target).await?;
+        Ok(live.filter(|live| changes_nothing(object, live, manager)))
     }
 
     /// Applies one object; `before` is what was there, and `anew` says that it may be deleted and made anew if it cannot

@@ -192,7 +192,7 @@ impl Cluster {
         Ok(result?)
     }
 
-    /// Gives our manager the fields that Helm has of the objects of a plan.
+    /// Gives our manager the fields that Helm has of the objects of a plan, and makes ours what Helm's hooks left.
     async fn adopt(&self, plan: &Plan, manager: &str) -> Result<(), crate::error::Error> {
         for object in &plan.objects {
             match self.adopt_fields(&object.target, &["helm"], manager).await {
@@ -200,7 +200,7 @@ impl Cluster {
                 Err(error) => return Err(error),
             }
         }
-        Ok(())
+        self.adopt_hooks(plan, manager).await
     }
 
     /// Carries a plan out while the record gives signs of life and is told of hooks. Says how the plan ended.

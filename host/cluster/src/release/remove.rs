@@ -37,7 +37,7 @@ impl Run<'_> {
                 })
                 .await;
         };
-        let resource = self.cluster.resolve(&target.gvk).await?;
+        let resource = self.cluster.resolve_any(&target.gvk).await?;
         let at = Target { resource: &resource, object: target };
         match self.cluster.delete_in(&at, propagation, Some(&uid)).await {
             Ok(true) => Ok(Ended { deleted: Some(uid), ..Ended::of(Outcome::Deleted) }),
@@ -54,16 +54,28 @@ impl Run<'_> {
         propagation: Propagation,
         left: impl Fn(&Value) -> Option<String> + Send + Sync,
     ) -> Result<Ended, ReleaseError> {
-        let resource = match self.cluster.resolve(&target.gvk).await {
-            Ok(resource) => resource,
-            // Its kind is gone, and its objects with it.
-            Err(Error::KindNotServed { .. }) => return Ok(Ended::of(Outcome::Done)),
-            Err(error) => return Err(error.into()),
-        };
-        let at = Target { resource: &resource, object: target };
-        // A second look if another object takes its place in between; a third is somebody else's game.
-        for _ in 0..2 {
-            let Some(live) = self.cluster.get_in(&at).await? else { return Ok(Ended::of(Outcome::Done)) };
+        let mut resolved = self.cluster.resolve_any(&target.gvk).await;
+        // A second look if another object takes its place in between, or the version of its API goes; a third is somebody
+        // else's game.
+        for _ in 0..3 {
+            let resource = match resolved {
+                Ok(resource) => resource,
+                // With the definition of a custom resource all its objects are gone. Those of a kind that a new version of
+                // Kubernetes has dropped are out of reach.
+                Err(Error::KindNotServed { gvk }) => {
+                    return Ok(Ended::left(format!("the cluster no longer serves {} {}", gvk.group, gvk.kind)));
+                }
+                Err(error) => return Err(error.into()),
+            };
+            let at = Target { resource: &resource, object: target };
+            let Some(live) = self.cluster.get_in(&at).await? else {
+                match self.cluster.resolve_anew(&target.gvk).await {
+                    Ok(anew) if anew.api == resource.api => return Ok(Ended::of(Outcome::Done)),
+                    // It was looked for under a version that is not served.
+                    anew => resolved = anew,
+                }
+                continue;
+            };
             if let Some(why) = left(&live) {
                 return Ok(Ended::left(why));
             }
@@ -71,7 +83,7 @@ impl Run<'_> {
             match self.cluster.delete_in(&at, propagation, Some(&uid)).await {
                 Ok(true) => return Ok(Ended { deleted: Some(uid), ..Ended::of(Outcome::Deleted) }),
                 Ok(false) => return Ok(Ended::of(Outcome::Done)),
-                Err(error) if error.is_lost_race() => {}
+                Err(error) if error.is_lost_race() => resolved = Ok(resource),
                 Err(error) => return Err(error.into()),
             }
         }

@@ -16,7 +16,7 @@ async fn foresee(cluster: &Cluster, objects: Vec<Value>, previous: &[Value], rul
     let plan = plan_for(cluster, objects, &InventoryItem::of_objects(previous)).await;
     let rules = conflict::rules(rules).expect("rules");
     let dry = Cluster::new(harmless(cluster.client().clone()));
-    dry.foresee_release(&plan, &rules).await.expect("foreseen")
+    dry.foresee_release(&plan, &rules, false).await.expect("foreseen")
 }
 
 fn outlooks(foreseen: &[Foreseen]) -> Vec<(&str, &Outlook)> {

@@ -265,3 +265,107 @@ async fn fields_that_helm_had_go_when_our_manifest_drops_them() {
     let refused = cluster.json_patch_in(&at, "barbless", &patch).await.expect_err("stale");
     assert_eq!(refused.code(), Some(409));
 }
+
+fn hook(kind: &str, name: &str, event: &str, policy: &str, more: Value) -> Value {
+    let annotations = json!({"helm.sh/hook": event, "helm.sh/hook-delete-policy": policy});
+    let mut object = json!({
+        "apiVersion": if kind == "Job" { "batch/v1" } else { "v1" }, "kind": kind,
+        "metadata": {"name": name, "namespace": "demo", "annotations": annotations},
+    });
+    if let (Some(object), Value::Object(more)) = (object.as_object_mut(), more) {
+        object.extend(more);
+    }
+    object
+}
+
+fn hooks(text: &str) -> Vec<Value> {
+    let pod = json!({"restartPolicy": "Never", "containers": [{"name": "main", "image": text}]});
+    vec![
+        hook(
+            "Job",
+            "h",
+            "pre-upgrade,pre-install",
+            "before-hook-creation",
+            json!({"spec": {"template": {"spec": pod}}}),
+        ),
+        hook("ConfigMap", "settings", "pre-upgrade,pre-install", "hook-failed", json!({"data": {"text": text}})),
+        hook("ConfigMap", "later", "post-rollback", "hook-failed", json!({"data": {"text": text}})),
+    ]
+}
+
+#[tokio::test]
+async fn what_hooks_of_helm_left_becomes_ours() {
+    let soon = std::time::Duration::from_secs(20);
+    let mut theirs = of_helm(3, "deployed");
+    theirs["hooks"] = hooks("old")
+        .iter()
+        .map(|hook| json!({"name": hook["metadata"]["name"], "kind": hook["kind"], "manifest": hook.to_string(), "events": ["pre-install"]}))
+        .collect();
+    for known in [true, false] {
+        let (_devcluster, cluster) = start(true).await;
+        let mut uids = Vec::new();
+        for object in hooks("old") {
+            let target = barbless_domain::identity::ObjectRef::of(&object).expect("a reference");
+            let resource = cluster.resolve(&target.gvk).await.expect("served");
+            let at = Target { resource: &resource, object: &target };
+            let made = match target.name.as_str() {
+                "settings" => cluster.apply_in(&at, None, "helm", false, &object).await,
+                _ => cluster.create_in(&at, "helm", &object).await,
+            };
+            uids.push(made.expect("made")["metadata"]["uid"].clone());
+        }
+        let record = if known { theirs.clone() } else { of_helm(3, "deployed") };
+        cluster.put(holder("Secret", &record, true)).await;
+        let mut objects = hooks("new");
+        objects.push(config_map("c", json!({})));
+        let previous = cluster.helm_release(&app()).await.expect("an answer").expect("a release").inventory();
+        let plan = plan_for(&cluster, objects, &previous).await;
+        let settings = json!({});
+        let (options, _events) = super::options(soon);
+        let new = NewRevision { take_over: true, action: Action::Upgrade, ..revision(&plan, &settings, "me", now()) };
+        let deployed = cluster.deploy(&app(), new, &options).await;
+        if !known {
+            // Of the objects of hooks, Helm's record in this place names the Job alone.
+            let refused = deployed.expect_err("nobody knows whose they are").to_string();
+            assert!(
+                refused.contains("ConfigMap demo/settings") && refused.contains("ConfigMap demo/later"),
+                "{refused}"
+            );
+            assert!(!refused.contains("Job"), "{refused}");
+            continue;
+        }
+        deployed.expect("deployed");
+        let mut live = Vec::new();
+        for hook in hooks("new") {
+            let target = barbless_domain::identity::ObjectRef::of(&hook).expect("a reference");
+            live.push(cluster.read(&target).await.expect("there"));
+        }
+        let [job, settings, later] = live.as_slice() else { panic!("three hooks") };
+        assert_ne!(job["metadata"]["uid"], uids[0], "it was made anew");
+        assert_eq!((&settings["metadata"]["uid"], &settings["data"]["text"]), (&uids[1], &json!("new")));
+        assert_eq!(later["data"]["text"], "old", "its turn has not come");
+        for object in &live {
+            assert_eq!(object["metadata"]["labels"]["packages.deckhouse.io/instance"], "web", "{object}");
+            let entries = object["metadata"]["managedFields"].as_array().expect("a list");
+            assert!(entries.iter().all(|entry| entry["manager"] != "helm"), "{object}");
+        }
+    }
+}
+
+#[tokio::test]
+async fn what_others_claim_is_no_hook_of_helm_whatever_a_record_says() {
+    let (_devcluster, cluster) = start(true).await;
+    let mut object = hooks("old").remove(1);
+    object["metadata"]["labels"] = json!({"packages.deckhouse.io/instance": "other"});
+    cluster.put(object.clone()).await;
+    let mut theirs = of_helm(3, "deployed");
+    theirs["hooks"] =
+        json!([{"name": "settings", "kind": "ConfigMap", "manifest": object.to_string(), "events": ["pre-install"]}]);
+    cluster.put(holder("Secret", &theirs, true)).await;
+    let plan = plan_for(&cluster, vec![hooks("new").remove(1)], &[]).await;
+    let settings = json!({});
+    let (options, _events) = super::options(std::time::Duration::from_secs(20));
+    let new = NewRevision { take_over: true, action: Action::Upgrade, ..revision(&plan, &settings, "me", now()) };
+    let refused = cluster.deploy(&app(), new, &options).await.expect_err("it is another's");
+    assert_eq!(refused.reason(), "ObjectNotOwned");
+}

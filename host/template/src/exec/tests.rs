@@ -110,31 +110,12 @@ fn documents_that_grow_when_read_are_bounded() {
 fn the_deadline_ends_a_render() {
     let asked = std::cell::Cell::new(0);
     let files = package(&[("templates/a.txt", "{{ range 100000000 }}{{ end }}")]).files;
-    let error = crate::render_files(&crate::Input {
-        files: &files,
-        values: json!({}),
-        roots: serde_json::Map::new(),
-        release: crate::Release {
-            name: "rel".into(),
-            namespace: "ns".into(),
-            revision: 1,
-            is_install: true,
-            is_upgrade: false,
-            service: "Helm".into(),
-        },
-        capabilities: crate::Capabilities::default(),
-        now_unix_ms: 0,
-        seed: [0; 32],
-        whole_numbers_are_int64: false,
-        skip_schema_validation: false,
-        limits: Limits::default(),
-        lookup: &crate::NoLookup,
-        deadline: &|| {
-            asked.set(asked.get() + 1);
-            asked.get() > 10
-        },
-    })
-    .unwrap_err();
+    let late = || {
+        asked.set(asked.get() + 1);
+        asked.get() > 10
+    };
+    let input = crate::Input { deadline: &late, ..crate::Input::first(&files, "rel", "ns") };
+    let error = crate::render_files(&input).unwrap_err();
     assert_eq!(error.code(), "TemplateDeadlineExceeded");
 }
 

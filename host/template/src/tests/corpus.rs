@@ -6,7 +6,7 @@ use std::{collections::BTreeMap, fmt::Write as _, fs, path::Path};
 use serde_json::Value as Json;
 use sha2::Digest as _;
 
-use crate::{Capabilities, Files, Input, Limits, NoLookup, Release, chart::tar_of};
+use crate::{Files, Input, chart::tar_of};
 
 fn read(folder: &Path, prefix: &str, into: &mut BTreeMap<String, Vec<u8>>) {
     for entry in fs::read_dir(folder).unwrap() {
@@ -37,27 +37,8 @@ fn chart(folder: &Path) -> Files {
 }
 
 fn digest(files: &Files, values: Json) -> String {
-    let rendered = crate::render(&Input {
-        files,
-        values,
-        roots: serde_json::Map::new(),
-        release: Release {
-            name: "rel".into(),
-            namespace: "space".into(),
-            revision: 1,
-            is_install: true,
-            is_upgrade: false,
-            service: "Helm".into(),
-        },
-        capabilities: Capabilities::default(),
-        now_unix_ms: 1_700_000_000_000,
-        seed: [0; 32],
-        whole_numbers_are_int64: false,
-        skip_schema_validation: false,
-        limits: Limits::default(),
-        lookup: &NoLookup,
-        deadline: &|| false,
-    });
+    let input = Input { values, now_unix_ms: 1_700_000_000_000, ..Input::first(files, "rel", "space") };
+    let rendered = crate::render(&input);
     let Ok(rendered) = rendered else { return "error".into() };
     let mut text = String::new();
     for file in rendered.files.iter().filter(|file| !file.path.ends_with("NOTES.txt")) {
