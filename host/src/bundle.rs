@@ -4,6 +4,7 @@ use std::fs;
 use std::io::Read as _;
 use std::path::{Path, PathBuf};
 
+use barbless_domain::declaration::v1;
 use barbless_domain::event::Failure;
 use barbless_domain::package::PackageSource;
 use futures::future::BoxFuture;
@@ -48,9 +49,17 @@ impl Bundles for Folder {
 fn belongs(path: &str) -> bool {
     match path.split_once('/') {
         None => path != "dev.yaml",
+        // All of it: a link or a file with a wrong ending is told rather than not read.
+        Some(_) if is_of_bindings(path) => true,
         Some(("hooks", rest)) => rest.ends_with(".wasm") && !rest.contains('/'),
         Some((first, _)) => first != "target",
     }
+}
+
+/// Whether a path is that of the folder of configurations of hooks, or below it.
+fn is_of_bindings(path: &str) -> bool {
+    let folder = v1::FOLDER.trim_end_matches('/');
+    path.strip_prefix(folder).is_some_and(|rest| rest.is_empty() || rest.starts_with('/'))
 }
 
 /// Reads the files of a package.
@@ -65,9 +74,29 @@ pub fn read(folder: &Path) -> Result<PackageSource, Report> {
             .hint("give the folder that holds package.yaml")
             .exit(crate::report::Exit::NotFound));
     }
+    below(folder, "")
+}
+
+/// Reads the configurations of hooks of the package that a component is in; none if it is in no package.
+///
+/// # Errors
+/// As [`read`].
+pub(crate) fn bindings_beside(component: &Path) -> Result<PackageSource, Report> {
+    let none = Ok(PackageSource::new());
+    // The path itself may be one such as `main.wasm`, or a link.
+    let Ok(component) = component.canonicalize() else { return none };
+    let inner = v1::FOLDER.trim_end_matches('/');
+    let Some(hooks) = component.parent().filter(|hooks| hooks.ends_with("hooks")) else { return none };
+    let Some(folder) = hooks.parent().map(|package| package.join(inner)) else { return none };
+    let there = folder.symlink_metadata().is_ok_and(|found| found.is_dir());
+    if there { below(&folder, inner) } else { none }
+}
+
+/// Reads what belongs to a bundle below a folder, whose own path in the package is this.
+fn below(folder: &Path, path: &str) -> Result<PackageSource, Report> {
     let mut source = PackageSource::new();
     let mut bytes_left = PACKAGE_BYTES;
-    let mut open: Vec<(PathBuf, String, usize)> = vec![(folder.to_owned(), String::new(), 0)];
+    let mut open: Vec<(PathBuf, String, usize)> = vec![(folder.to_owned(), path.to_owned(), 0)];
     while let Some((at, prefix, depth)) = open.pop() {
         let failed =
             |error: &std::io::Error| Report::new("PackageUnreadable", error.to_string()).at(at.display().to_string());
@@ -85,7 +114,7 @@ pub fn read(folder: &Path) -> Result<PackageSource, Report> {
             }
             let kind = entry.file_type().map_err(|error| failed(&error))?;
             if kind.is_dir() {
-                if inner.starts_with("hooks/") || inner == "target" {
+                if (inner.starts_with("hooks/") && !is_of_bindings(&inner)) || inner == "target" {
                     continue;
                 }
                 if depth >= DEPTH {

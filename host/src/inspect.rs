@@ -1,9 +1,12 @@
 //! `barbless inspect`: what a component is and what it asks for.
 
-use barbless_domain::declaration::{ComponentDeclarations, Hooks};
+use std::collections::BTreeMap;
+
+use barbless_domain::declaration::{ComponentDeclarations, Hooks, v1};
 use barbless_domain::grant::Interface;
 use barbless_domain::hook::{Binding, HookDeclaration};
 use barbless_domain::limits::GuestLimits;
+use barbless_domain::package::PackageSource;
 use barbless_sandbox::World;
 use serde::Serialize;
 use serde_json::Value;
@@ -28,6 +31,9 @@ struct Facts {
     interfaces: Vec<Interface>,
     worlds: Vec<&'static str>,
     hooks: Vec<HookDeclaration>,
+    /// Hooks whose bindings are those of a file of the package and not of the component, and the file.
+    #[serde(skip_serializing_if = "BTreeMap::is_empty")]
+    bindings: BTreeMap<String, String>,
     /// With --no-run: the hooks that were written down when the component was built.
     #[serde(skip_serializing_if = "Vec::is_empty")]
     declared: Vec<Value>,
@@ -42,7 +48,8 @@ struct Facts {
 pub(crate) async fn command(args: &Inspect) -> Result<Exit, Report> {
     let place = args.component.display().to_string();
     let bytes = bundle::read_bounded(&args.component, BYTES).map_err(|report| report.at(place.clone()))?;
-    let facts = if args.no_run { scanned(&bytes) } else { loaded(&bytes).await };
+    let package = bundle::bindings_beside(&args.component)?;
+    let facts = if args.no_run { scanned(&bytes, &package) } else { loaded(&bytes, &package).await };
     let facts = facts.map_err(|report| report.at(place))?;
     match args.output {
         Output::Json => {
@@ -56,17 +63,21 @@ pub(crate) async fn command(args: &Inspect) -> Result<Exit, Report> {
     Ok(if facts.problems.is_empty() { Exit::Ok } else { Exit::ChecksFailed })
 }
 
-async fn loaded(bytes: &[u8]) -> Result<Facts, Report> {
+async fn loaded(bytes: &[u8], package: &PackageSource) -> Result<Facts, Report> {
     let sandbox = app::sandbox(app::default_cache())?;
     let component =
         sandbox.load(bytes.to_vec()).await.map_err(|error| Report::of(error.reason(), &error).hint(error.hint()))?;
-    let hooks = component.hooks().to_vec();
-    let declared = ComponentDeclarations {
+    let mut declared = [ComponentDeclarations {
         component: "the component".to_owned(),
-        hooks: hooks.clone(),
+        hooks: component.hooks().to_vec(),
         exports_filter: component.has(World::Filter),
-    };
-    let problems = Hooks::check(vec![declared]).err().unwrap_or_default();
+    }];
+    let (mut configurations, mut problems) = v1::load(package);
+    // The others are for hooks of other components.
+    configurations.retain(|name, _| component.hooks().iter().any(|hook| hook.name == *name));
+    problems.extend(v1::replace(&mut declared, &configurations));
+    let hooks = declared.iter().flat_map(|component| component.hooks.clone()).collect();
+    problems.extend(Hooks::check(declared.to_vec()).err().unwrap_or_default());
     Ok(Facts {
         digest: component.digest().to_owned(),
         bytes: component.size(),
@@ -75,13 +86,20 @@ async fn loaded(bytes: &[u8]) -> Result<Facts, Report> {
         interfaces: component.interfaces().iter().copied().collect(),
         worlds: World::ALL.into_iter().filter(|world| component.has(*world)).map(World::as_str).collect(),
         hooks,
+        bindings: files(configurations),
         declared: Vec::new(),
         problems: problems.iter().map(ToString::to_string).collect(),
     })
 }
 
-/// The same without running guest code.
-fn scanned(bytes: &[u8]) -> Result<Facts, Report> {
+/// File of each hook that has one.
+fn files(configurations: BTreeMap<String, v1::Configuration>) -> BTreeMap<String, String> {
+    configurations.into_iter().map(|(hook, configuration)| (hook, configuration.file)).collect()
+}
+
+/// The same without running guest code: which hooks there are is not known, so all configurations are shown.
+fn scanned(bytes: &[u8], package: &PackageSource) -> Result<Facts, Report> {
+    let (configurations, problems) = v1::load(package);
     let facts = barbless_sandbox::facts(bytes, &GuestLimits::default())
         .map_err(|error| Report::of(error.reason(), &error).hint(error.hint()))?;
     Ok(Facts {
@@ -92,8 +110,9 @@ fn scanned(bytes: &[u8]) -> Result<Facts, Report> {
         interfaces: facts.interfaces.into_iter().collect(),
         worlds: facts.worlds.into_iter().map(World::as_str).collect(),
         hooks: Vec::new(),
+        bindings: files(configurations),
         declared: facts.declared,
-        problems: Vec::new(),
+        problems: problems.iter().map(ToString::to_string).collect(),
     })
 }
 
@@ -119,16 +138,25 @@ fn table(facts: &Facts) -> String {
         for hook in &facts.declared {
             text.push_str(&format!("{hook}\n"));
         }
-        return text;
-    }
-    if facts.hooks.is_empty() {
+    } else if facts.hooks.is_empty() {
         text.push_str("no hooks\n");
-        return text;
+    } else {
+        text.push_str(&format!("{}\n", hooks(&facts.hooks)));
     }
+    for (hook, file) in &facts.bindings {
+        text.push_str(&format!("bindings of {hook}: {file}\n"));
+    }
+    for problem in &facts.problems {
+        text.push_str(&format!("problem: {problem}\n"));
+    }
+    text
+}
+
+fn hooks(hooks: &[HookDeclaration]) -> comfy_table::Table {
     let mut table = comfy_table::Table::new();
     table.load_style(comfy_table::presets::NOTHING);
     table.set_header(["HOOK", "QUEUE", "BINDING", "WHAT"]);
-    for hook in &facts.hooks {
+    for hook in hooks {
         for (index, binding) in hook.bindings.iter().enumerate() {
             let (kind, what) = describe(binding);
             let first = index == 0;
@@ -140,11 +168,7 @@ fn table(facts: &Facts) -> String {
             ]);
         }
     }
-    text.push_str(&format!("{table}\n"));
-    for problem in &facts.problems {
-        text.push_str(&format!("problem: {problem}\n"));
-    }
-    text
+    table
 }
 
 fn describe(binding: &Binding) -> (String, String) {

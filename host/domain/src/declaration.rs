@@ -1,19 +1,23 @@
 //! What the components of a package declare, checked as a whole.
 //!
 //! A declaration is the output of a guest: nothing of it is believed before it was checked here, all of it at once.
-//! [`Hooks`] is the checked form; it also says in which order hooks run and what they need to be allowed.
+//! [`Hooks`] is the checked form; it also says in which order hooks run and what they need to be allowed. A package may
+//! say itself why a hook runs, in a configuration of shell-operator ([`v1`]): then the same is checked with its lines.
+
+pub mod v1;
 
 use std::collections::{BTreeMap, BTreeSet};
 
 use crate::grant::{Permission, Verb};
 use crate::hook::{
-    Binding, FieldRequirement, HookDeclaration, KubernetesBinding, LabelOperator, LabelSelector, Projection, RateLimit,
-    ScheduleBinding, Stage,
+    Binding, FieldRequirement, HookDeclaration, KubernetesBinding, LabelOperator, LabelRequirement, LabelSelector,
+    Projection, RateLimit, ScheduleBinding, Stage, WatchEventType,
 };
 use crate::identity::Gvk;
 use crate::limits::{BINDINGS_PER_HOOK, HOOKS_PER_PACKAGE};
 use crate::package::Problem;
-use crate::package::document::segments;
+use crate::package::document::{Document, segments};
+use crate::package::reader::PROBLEMS_MAX;
 use crate::schedule::Schedule;
 
 /// Characters of names of hooks, bindings, queues and groups, as of names in Kubernetes.
@@ -22,8 +26,6 @@ const NAME_CHARACTERS: usize = 253;
 const SELECTORS_MAX: usize = 100;
 /// Characters of a pointer or of a value in a selector.
 const TEXT_CHARACTERS: usize = 1024;
-/// Problems of one package that are reported.
-const PROBLEMS_MAX: usize = 100;
 /// Longest pause of a rate limit in milliseconds: a day.
 const INTERVAL_MS_MAX: u64 = 24 * 60 * 60 * 1000;
 /// Most runs without a pause that a rate limit may ask for.
@@ -108,8 +110,7 @@ impl Hooks {
                 }
                 let schedules = {
                     let mut checker = Checker {
-                        component: &component,
-                        hook: shown(&declaration.name),
+                        place: Place::Component { component: &component, hook: shown(&declaration.name) },
                         exports_filter,
                         problems: &mut problems,
                     };
@@ -118,7 +119,8 @@ impl Hooks {
                             true => "this component".to_owned(),
                             false => other.component.clone(),
                         };
-                        let message = format!("the name '{}' is taken by another hook of {place}", checker.hook);
+                        let name = shown(&declaration.name);
+                        let message = format!("the name '{name}' is taken by another hook of {place}");
                         checker.report("DuplicateHook", "", message, Some("names are unique in the package"));
                     }
                     checker.hook(&declaration)
@@ -217,23 +219,47 @@ fn shown(text: &str) -> String {
     text.chars().take(64).flat_map(char::escape_debug).collect()
 }
 
+/// What a declaration was read from.
+enum Place<'a> {
+    /// A component: paths begin with the name of the hook.
+    Component { component: &'a str, hook: String },
+    /// A file: paths are JSON pointers into it.
+    File(&'a Document),
+}
+
 struct Checker<'a> {
-    component: &'a str,
-    hook: String,
+    place: Place<'a>,
     exports_filter: bool,
     problems: &'a mut Vec<Problem>,
 }
 
 impl Checker<'_> {
     fn report(&mut self, reason: &str, path: &str, message: impl Into<String>, hint: Option<&str>) {
-        let mut problem = Problem::new(reason, self.component, "", message);
-        problem.path.clone_from(&self.hook);
-        if !path.is_empty() {
-            problem.path.push('.');
-            problem.path.push_str(path);
+        if self.problems.len() >= PROBLEMS_MAX {
+            return;
         }
+        let mut problem = match &self.place {
+            Place::File(document) => document.problem(reason, path, message),
+            Place::Component { component, hook } => {
+                let mut problem = Problem::new(reason, component, "", message);
+                problem.path.clone_from(hook);
+                if !path.is_empty() {
+                    problem.path.push('.');
+                    problem.path.push_str(path);
+                }
+                problem
+            }
+        };
         problem.hint = hint.map(str::to_owned);
         self.problems.push(problem);
+    }
+
+    /// Path of an item of a list. A guest's lists are short and its items are named in the message.
+    fn item(&self, path: &str, index: usize) -> String {
+        match self.place {
+            Place::Component { .. } => path.to_owned(),
+            Place::File(_) => format!("{path}/{index}"),
+        }
     }
 
     /// Letters, digits, `-`, `_`, `.` and `/`.
@@ -254,13 +280,9 @@ impl Checker<'_> {
     fn hook(&mut self, declaration: &HookDeclaration) -> Vec<(String, Schedule)> {
         let HookDeclaration { name, bindings, queue, allow_failure: _, rate_limit } = declaration;
         self.name("hook", "name", name);
-        self.name("queue", "queue", queue);
-        if queue.ends_with("/sync") {
-            let hint = Some("every queue has one such for its first runs");
-            self.report("BadName", "queue", "the name of a queue cannot end with '/sync'", hint);
-        }
+        self.queue("queue", queue);
         if let Some(limit) = rate_limit {
-            self.rate_limit(*limit);
+            self.rate_limit("rateLimit.minIntervalMs", "rateLimit.burst", *limit);
         }
         if bindings.is_empty() {
             let hint = Some("bind it to a stage, a schedule or objects");
@@ -289,12 +311,8 @@ impl Checker<'_> {
                 Binding::Lifecycle { stage: _, order: _ } => {}
                 Binding::Schedule(ScheduleBinding { name, crontab }) => {
                     self.name("schedule", &format!("{path}.name"), name);
-                    match Schedule::parse(crontab) {
-                        Ok(schedule) => schedules.push((name.clone(), schedule)),
-                        Err(error) => {
-                            let path = format!("{path}.crontab");
-                            self.report("BadSchedule", &path, error.to_string(), error.hint.as_deref());
-                        }
+                    if let Some(schedule) = self.crontab(&format!("{path}.crontab"), crontab) {
+                        schedules.push((name.clone(), schedule));
                     }
                 }
                 Binding::Kubernetes(kubernetes) => self.kubernetes(&path, kubernetes, &snapshots),
@@ -303,15 +321,33 @@ impl Checker<'_> {
         schedules
     }
 
-    fn rate_limit(&mut self, limit: RateLimit) {
+    fn queue(&mut self, path: &str, queue: &str) {
+        self.name("queue", path, queue);
+        if queue.ends_with("/sync") {
+            let hint = Some("every queue has one such for its first runs");
+            self.report("BadName", path, "the name of a queue cannot end with '/sync'", hint);
+        }
+    }
+
+    fn crontab(&mut self, path: &str, crontab: &str) -> Option<Schedule> {
+        match Schedule::parse(crontab) {
+            Ok(schedule) => Some(schedule),
+            Err(error) => {
+                self.report("BadSchedule", path, error.to_string(), error.hint.as_deref());
+                None
+            }
+        }
+    }
+
+    fn rate_limit(&mut self, interval_path: &str, burst_path: &str, limit: RateLimit) {
         let RateLimit { min_interval_ms, burst } = limit;
         if burst == 0 || burst > BURST_MAX {
             let message = format!("the burst must be between 1 and {BURST_MAX}, not {burst}");
-            self.report("BadRateLimit", "rateLimit.burst", message, None);
+            self.report("BadRateLimit", burst_path, message, None);
         }
         if min_interval_ms > INTERVAL_MS_MAX {
             let message = format!("{min_interval_ms} ms between two runs are more than a day");
-            self.report("BadRateLimit", "rateLimit.minIntervalMs", message, Some("use a schedule"));
+            self.report("BadRateLimit", interval_path, message, Some("use a schedule"));
         }
     }
 
@@ -343,29 +379,37 @@ impl Checker<'_> {
         }
         self.field_selector(&format!("{path}.fieldSelector"), field_selector, !name_selector.is_empty());
         self.filter(&format!("{path}.filter"), filter);
-        let mut events = Vec::new();
-        for event in execute_on_events {
-            if events.contains(event) {
-                self.report("BadEvents", &format!("{path}.executeOnEvents"), format!("{event:?} is there twice"), None);
-                break;
-            }
-            events.push(*event);
-        }
+        self.events(&format!("{path}.executeOnEvents"), execute_on_events);
         if let Some(group) = group {
             self.name("group", &format!("{path}.group"), group);
         }
-        let place = format!("{path}.includeSnapshotsFrom");
-        if include_snapshots_from.len() > BINDINGS_PER_HOOK {
-            return self.report("UnknownBinding", &place, "names more bindings than a hook can have", None);
+        self.includes(&format!("{path}.includeSnapshotsFrom"), include_snapshots_from, snapshots);
+    }
+
+    fn events(&mut self, path: &str, events: &[WatchEventType]) {
+        let mut seen = Vec::new();
+        for (index, event) in events.iter().enumerate() {
+            if seen.contains(event) {
+                self.report("BadEvents", &self.item(path, index), format!("{event:?} is there twice"), None);
+                break;
+            }
+            seen.push(*event);
+        }
+    }
+
+    fn includes(&mut self, path: &str, names: &[String], snapshots: &[&str]) {
+        if names.len() > BINDINGS_PER_HOOK {
+            return self.report("UnknownBinding", path, "names more bindings than a hook can have", None);
         }
         let mut included = BTreeSet::new();
-        for name in include_snapshots_from {
+        for (index, name) in names.iter().enumerate() {
+            let path = &self.item(path, index);
             if !snapshots.contains(&name.as_str()) {
                 let message = format!("the hook has no kubernetes binding '{}'", shown(name));
                 let hint = crate::package::nearest(name, snapshots).map(|nearest| format!("did you mean '{nearest}'?"));
-                self.report("UnknownBinding", &place, message, hint.as_deref());
+                self.report("UnknownBinding", path, message, hint.as_deref());
             } else if !included.insert(name) {
-                self.report("DuplicateBinding", &place, format!("'{name}' is there twice"), None);
+                self.report("DuplicateBinding", path, format!("'{name}' is there twice"), None);
             }
         }
     }
@@ -383,7 +427,8 @@ impl Checker<'_> {
             return;
         }
         let mut seen = BTreeSet::new();
-        for name in names {
+        for (index, name) in names.iter().enumerate() {
+            let path = &self.item(path, index);
             // Names of roles may hold colons and capitals, others may not: the API server knows which.
             let plain = |c: char| c.is_ascii_alphanumeric() || matches!(c, '-' | '.' | ':' | '_');
             if name.is_empty() || name.len() > NAME_CHARACTERS || !name.chars().all(plain) {
@@ -411,24 +456,27 @@ impl Checker<'_> {
         }
         for (index, requirement) in match_expressions.iter().enumerate() {
             let path = format!("{path}.matchExpressions[{index}]");
-            self.label_key(&path, &requirement.key);
-            let count = requirement.values.len();
-            match requirement.operator {
-                LabelOperator::In | LabelOperator::NotIn if count == 0 => {
-                    let message = format!("{:?} needs at least one value", requirement.operator);
-                    self.report("BadLabelSelector", &path, message, None);
-                }
-                LabelOperator::Exists | LabelOperator::DoesNotExist if count > 0 => {
-                    let message = format!("{:?} takes no values", requirement.operator);
-                    self.report("BadLabelSelector", &path, message, Some("use In or NotIn"));
-                }
-                _ if self.few(&path, count) => {
-                    for value in &requirement.values {
-                        self.label_value(&path, value);
-                    }
-                }
-                _ => {}
+            self.label_requirement(&path, requirement);
+        }
+    }
+
+    fn label_requirement(&mut self, path: &str, requirement: &LabelRequirement) {
+        let LabelRequirement { key, operator, values } = requirement;
+        self.label_key(path, key);
+        match operator {
+            LabelOperator::In | LabelOperator::NotIn if values.is_empty() => {
+                self.report("BadLabelSelector", path, format!("{operator:?} needs at least one value"), None);
             }
+            LabelOperator::Exists | LabelOperator::DoesNotExist if !values.is_empty() => {
+                let message = format!("{operator:?} takes no values");
+                self.report("BadLabelSelector", path, message, Some("use In or NotIn"));
+            }
+            _ if self.few(path, values.len()) => {
+                for value in values {
+                    self.label_value(path, value);
+                }
+            }
+            _ => {}
         }
     }
 
@@ -458,24 +506,28 @@ impl Checker<'_> {
         if !self.few(path, fields.len()) {
             return;
         }
-        for (index, FieldRequirement { field, equals, value }) in fields.iter().enumerate() {
-            let path = format!("{path}[{index}]");
-            let plain = |c: char| c.is_ascii_alphanumeric() || matches!(c, '.' | '-' | '_' | '[' | ']');
-            if field.is_empty() || field.len() > NAME_CHARACTERS || !field.chars().all(plain) {
-                let hint = Some("for example status.phase");
-                self.report("BadFieldSelector", &path, format!("'{}' is no path of a field", shown(field)), hint);
-            }
-            if value.len() > TEXT_CHARACTERS || value.chars().any(char::is_control) {
-                self.report("BadFieldSelector", &path, "the value is too long or has control characters", None);
-            }
-            if field == "metadata.namespace" {
-                let hint = Some("objects of the application's own namespace are selected anyway");
-                self.report("BadFieldSelector", &path, "the namespace cannot be selected", hint);
-            }
-            if names && field == "metadata.name" && *equals {
-                let message = "metadata.name and a name selector exclude each other";
-                self.report("BadFieldSelector", &path, message, Some("use the name selector"));
-            }
+        for (index, requirement) in fields.iter().enumerate() {
+            self.field_requirement(&format!("{path}[{index}]"), requirement, names);
+        }
+    }
+
+    fn field_requirement(&mut self, path: &str, requirement: &FieldRequirement, names: bool) {
+        let FieldRequirement { field, equals, value } = requirement;
+        let plain = |c: char| c.is_ascii_alphanumeric() || matches!(c, '.' | '-' | '_' | '[' | ']');
+        if field.is_empty() || field.len() > NAME_CHARACTERS || !field.chars().all(plain) {
+            let hint = Some("for example status.phase");
+            self.report("BadFieldSelector", path, format!("'{}' is no path of a field", shown(field)), hint);
+        }
+        if value.len() > TEXT_CHARACTERS || value.chars().any(char::is_control) {
+            self.report("BadFieldSelector", path, "the value is too long or has control characters", None);
+        }
+        if field == "metadata.namespace" {
+            let hint = Some("objects of the application's own namespace are selected anyway");
+            self.report("BadFieldSelector", path, "the namespace cannot be selected", hint);
+        }
+        if names && field == "metadata.name" && *equals {
+            let message = "metadata.name and a name selector exclude each other";
+            self.report("BadFieldSelector", path, message, Some("use the name selector"));
         }
     }
 

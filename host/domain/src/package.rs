@@ -6,6 +6,7 @@
 
 pub(crate) mod document;
 mod manifest;
+pub(crate) mod reader;
 
 use std::collections::BTreeMap;
 use std::fmt;
@@ -17,7 +18,8 @@ use sha2::{Digest, Sha256};
 
 use self::document::Document;
 pub use self::manifest::{Disable, Edition, Manifest, PackageType};
-pub(crate) use self::manifest::{kind, nearest};
+pub(crate) use self::reader::{kind, nearest};
+use crate::declaration::v1;
 use crate::schema::{Schema, SchemaDocument};
 
 /// Manifest of a package.
@@ -166,14 +168,14 @@ impl PackageSource {
     }
 
     /// Paths that begin with a folder.
-    fn below(&self, folder: &str) -> impl Iterator<Item = &str> {
+    pub(crate) fn below(&self, folder: &str) -> impl Iterator<Item = &str> {
         self.files.range(folder.to_owned()..).map(|(path, _)| path.as_str()).take_while({
             let folder = folder.to_owned();
             move |path| path.starts_with(&folder)
         })
     }
 
-    fn text(&self, path: &str) -> Option<Result<&str, Problem>> {
+    pub(crate) fn text(&self, path: &str) -> Option<Result<&str, Problem>> {
         let bytes = self.get(path)?;
         Some(std::str::from_utf8(bytes).map_err(|error| {
             let message = format!("is not UTF-8 text: the first bad byte is at {}", error.valid_up_to());
@@ -222,6 +224,8 @@ pub struct Package {
     pub images: BTreeMap<String, String>,
     /// Paths `hooks/*.wasm`, sorted.
     pub components: Vec<String>,
+    /// Configurations of shell-operator in `hooks/bindings/`, by name of the hook that they are for.
+    pub bindings: BTreeMap<String, v1::Configuration>,
     /// Whether there is something to render: `Chart.yaml` or `templates/`.
     pub has_chart: bool,
     /// All files.
@@ -279,6 +283,8 @@ impl Package {
                 Problem::new("TooManyComponents", "hooks", "", message).hint("put several hooks into a component"),
             );
         }
+        let (bindings, more) = v1::load(&source);
+        problems.extend(more);
         let has_chart = source.get("Chart.yaml").is_some() || source.below("templates/").next().is_some();
         match manifest {
             Some(manifest) if problems.is_empty() => Ok(Self {
@@ -288,6 +294,7 @@ impl Package {
                 static_values,
                 images,
                 components,
+                bindings,
                 has_chart,
                 digest: source.digest(),
                 source: Arc::new(source),

@@ -3,7 +3,7 @@
 use std::collections::BTreeMap;
 use std::sync::Arc;
 
-use barbless_domain::declaration::{ComponentDeclarations, Hook, Hooks};
+use barbless_domain::declaration::{ComponentDeclarations, Hook, Hooks, v1};
 use barbless_domain::event::{Failure, Loaded};
 use barbless_domain::grant::{self, Request, Scope};
 use barbless_domain::hook::KubernetesBinding;
@@ -96,6 +96,12 @@ async fn link(context: &Context, package: Package) -> Result<LoadedPackage, Fail
         if checks_settings {
             checkers.push(linked);
         }
+    }
+    let mut problems = v1::replace(&mut declarations, &package.bindings);
+    let namespace = context.instance.id.namespace();
+    problems.extend(package.bindings.values().flat_map(|configuration| configuration.outside(namespace)));
+    if !problems.is_empty() {
+        return Err(failure_of(&problems));
     }
     let hooks = Hooks::check(declarations).map_err(|problems| failure_of(&problems))?;
     let hooks: Vec<Hook> = hooks.iter().cloned().collect();
