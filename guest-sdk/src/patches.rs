@@ -161,7 +161,11 @@ impl<'a> Patches<'a> {
         Ok(())
     }
 
-    /// Replaces the object by what the jq program makes of it.
+    /// Replaces the object by what the jq program makes of it, which must be just one object.
+    ///
+    /// It is read, changed and written again if another writer was faster; nothing is written if nothing changes. With
+    /// [`Patches::subresource`] `Status` the program sees the whole object, and only its status is written. A program
+    /// that is none ends the operation with `JqBadProgram`.
     pub fn jq_patch(self, target: &ObjectRef, program: &str) {
         self.collector.jq_patch(&target.wit, program, self.options);
     }

@@ -23,6 +23,7 @@ mod bindings;
 mod health;
 mod hooks;
 pub mod instance;
+pub(crate) mod jq;
 mod lookup;
 mod package;
 pub(crate) mod rehearsal;

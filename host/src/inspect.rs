@@ -2,7 +2,7 @@
 
 use std::collections::BTreeMap;
 
-use barbless_domain::declaration::{ComponentDeclarations, Hooks, v1};
+use barbless_domain::declaration::{ComponentDeclarations, Hook, Hooks, v1};
 use barbless_domain::grant::Interface;
 use barbless_domain::hook::{Binding, HookDeclaration};
 use barbless_domain::limits::GuestLimits;
@@ -14,6 +14,7 @@ use serde_json::Value;
 use crate::app;
 use crate::bundle;
 use crate::cli::{Inspect, Output};
+use crate::driver::jq::Filters;
 use crate::report::{Exit, Report};
 
 /// Bytes of a component that is looked at.
@@ -77,7 +78,15 @@ async fn loaded(bytes: &[u8], package: &PackageSource) -> Result<Facts, Report> 
     configurations.retain(|name, _| component.hooks().iter().any(|hook| hook.name == *name));
     problems.extend(v1::replace(&mut declared, &configurations));
     let hooks = declared.iter().flat_map(|component| component.hooks.clone()).collect();
-    problems.extend(Hooks::check(declared.to_vec()).err().unwrap_or_default());
+    let mut problems: Vec<String> = problems.iter().map(ToString::to_string).collect();
+    match Hooks::check(declared.to_vec()) {
+        Ok(checked) => {
+            let checked: Vec<Hook> = checked.iter().cloned().collect();
+            let refused = Filters::read(&sandbox, &checked).await.err();
+            problems.extend(refused.iter().flat_map(|failure| failure.message.lines()).map(str::to_owned));
+        }
+        Err(more) => problems.extend(more.iter().map(ToString::to_string)),
+    }
     Ok(Facts {
         digest: component.digest().to_owned(),
         bytes: component.size(),
@@ -88,7 +97,7 @@ async fn loaded(bytes: &[u8], package: &PackageSource) -> Result<Facts, Report> 
         hooks,
         bindings: files(configurations),
         declared: Vec::new(),
-        problems: problems.iter().map(ToString::to_string).collect(),
+        problems,
     })
 }
 

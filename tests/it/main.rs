@@ -6,6 +6,7 @@
 mod architecture;
 mod bad_packages;
 mod cli;
+mod hooks;
 mod hostile;
 mod life;
 mod plan;

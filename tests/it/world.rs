@@ -72,7 +72,7 @@ pub(crate) struct World {
 }
 
 /// The sandbox of all tests: the cache of compiled components is shared, as between applications.
-fn sandbox() -> Sandbox {
+pub(crate) fn sandbox() -> Sandbox {
     let cache = Path::new(env!("CARGO_TARGET_TMPDIR")).join("components");
     barbless::app::sandbox_with(PathBuf::from(env!("CARGO_BIN_EXE_barbless")), Some(cache)).unwrap()
 }

@@ -34,6 +34,7 @@ pub use discovery::Resource;
 pub use error::{ApiError, Cause, ConflictingField, Error, FieldConflict};
 pub use event::EventType;
 pub use inventory::{PurgeLevel, PurgeLine, PurgeReport};
+pub use perform::{Jq, JqFailure};
 pub use preview::{Foreseen, ForeseenOperation, Outlook, Role, SettledField, harmless};
 pub use record::{
     HEARTBEAT, HelmMarks, HelmRelease, HookPhase, HookRun, NewRevision, Record, RecordError, RecordedHook,

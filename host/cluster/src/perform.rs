@@ -19,7 +19,10 @@ use crate::error::Error;
 use crate::limits::{CONFLICT_PAUSE, CONFLICT_RETRIES};
 use crate::request::{Target, label, metadata};
 
+mod jq;
 mod patch;
+
+pub use jq::{Jq, JqFailure};
 
 /// Why an operation was not done.
 #[derive(Debug)]
@@ -74,7 +77,8 @@ impl Refusal {
 }
 
 impl Cluster {
-    /// Carries out an operation of a hook of `application`, as field manager `manager`.
+    /// Carries out an operation of a hook of `application`, as field manager `manager`; `jq` evaluates the program of a
+    /// jq patch.
     ///
     /// # Guarantees
     /// An object of another application, a release record or an object outside the application's namespace is not
@@ -83,8 +87,14 @@ impl Cluster {
     ///
     /// # Assumptions
     /// The operation has passed `grant::allows` with the scope that [`Cluster::resolve`] gives.
-    pub async fn perform(&self, application: &ApplicationId, manager: &str, operation: &Operation) -> OperationResult {
-        self.perform_seen(application, manager, operation).await.result
+    pub async fn perform(
+        &self,
+        application: &ApplicationId,
+        manager: &str,
+        operation: &Operation,
+        jq: &dyn Jq,
+    ) -> OperationResult {
+        self.perform_seen(application, manager, operation, jq).await.result
     }
 
     /// The same, with what was seen of the object.
@@ -93,13 +103,14 @@ impl Cluster {
         application: &ApplicationId,
         manager: &str,
         operation: &Operation,
+        jq: &dyn Jq,
     ) -> Performed {
         let result = match self.resolve(&operation.target.gvk).await {
             Ok(resource) => {
                 let mut operation = operation.clone();
                 match settle(application, &mut operation, resource.scope) {
                     Ok(()) => {
-                        let work = Work { cluster: self, application, manager, operation: &operation, resource };
+                        let work = Work { cluster: self, application, manager, operation: &operation, resource, jq };
                         Box::pin(work.perform()).await
                     }
                     Err(refusal) => Err(refusal),
@@ -204,6 +215,14 @@ struct Work<'a> {
     manager: &'a str,
     operation: &'a Operation,
     resource: Resource,
+    jq: &'a dyn Jq,
+}
+
+/// What makes another object of the live one.
+enum Patch<'a> {
+    Merge(&'a Value),
+    Json(&'a Value),
+    Jq(&'a str),
 }
 
 type Outcome = Result<Performed, Refusal>;
@@ -243,9 +262,9 @@ impl Work<'_> {
             Action::CreateIfNotExists { object } => self.create(object, true).await,
             Action::CreateOrUpdate { object } => self.create_or_update(object).await,
             Action::Apply { object } => self.apply(object).await,
-            Action::MergePatch { patch } => self.change(|live| patch::merge(live, patch)).await,
-            Action::JsonPatch { patch } => self.change(|live| patch::json(live, patch)).await,
-            Action::JqPatch { .. } => Err(Refusal::bad("JqUnavailable", "this host cannot run jq programs yet")),
+            Action::MergePatch { patch } => self.change(Patch::Merge(patch)).await,
+            Action::JsonPatch { patch } => self.change(Patch::Json(patch)).await,
+            Action::JqPatch { program } => self.change(Patch::Jq(program)).await,
             Action::Delete { propagation } => self.delete(*propagation).await,
         }
     }
@@ -311,8 +330,8 @@ impl Work<'_> {
         Ok(compared(live, applied))
     }
 
-    /// Changes the live object by a function.
-    async fn change(&self, change: impl Fn(Value) -> Result<Value, patch::Unfit>) -> Outcome {
+    /// Changes the live object by a patch.
+    async fn change(&self, patch: Patch<'_>) -> Outcome {
         let Some(live) = self.live().await? else { return self.missing() };
         let before = match self.operation.subresource {
             Some(Subresource::Scale) => {
@@ -322,7 +341,12 @@ impl Work<'_> {
             }
             Some(Subresource::Status) | None => live.clone(),
         };
-        let after = change(before.clone()).map_err(|unfit| Refusal::bad(unfit.reason, unfit.why))?;
+        let after = match patch {
+            Patch::Merge(patch) => patch::merge(before.clone(), patch),
+            Patch::Json(patch) => patch::json(before.clone(), patch),
+            Patch::Jq(program) => jq::patch(self.jq, program, &before).await,
+        };
+        let after = after.map_err(|unfit| Refusal::bad(unfit.reason, unfit.why))?;
         if after == before {
             return Ok(Performed::of(OperationResult::Unchanged));
         }

@@ -22,7 +22,7 @@ use serde_json::{Value, json};
 use crate::Cluster;
 use crate::error::Error;
 use crate::limits::PARALLEL;
-use crate::perform::Performed;
+use crate::perform::{Jq, Performed};
 use crate::record::{HookIdentity, hook_identity};
 use crate::release::{claimed_by, foreign_owner, is_immutable, is_job};
 use crate::request::Target;
@@ -222,8 +222,9 @@ impl Cluster {
         application: &ApplicationId,
         manager: &str,
         operation: &Operation,
+        jq: &dyn Jq,
     ) -> ForeseenOperation {
-        let Performed { result, before, after } = self.perform_seen(application, manager, operation).await;
+        let Performed { result, before, after } = self.perform_seen(application, manager, operation, jq).await;
         ForeseenOperation { result, before, after }
     }
 }

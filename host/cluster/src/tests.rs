@@ -223,6 +223,22 @@ async fn kinds_are_resolved_with_scope_and_subresources() {
     assert_eq!(devcluster.request_count(), before + 1, "a miss is remembered for a while");
 }
 
+/// Stands for an evaluator: a program is what `.data.k` becomes, and an empty one an error.
+struct SetsK;
+
+impl crate::Jq for SetsK {
+    fn evaluate<'a>(
+        &'a self,
+        program: &'a str,
+        object: &'a Value,
+    ) -> futures::future::BoxFuture<'a, Result<Vec<Value>, crate::JqFailure>> {
+        let mut output = object.clone();
+        output["data"]["k"] = program.into();
+        let failure = crate::JqFailure { reason: "JqFailed", message: "as the test wants".to_owned() };
+        Box::pin(async move { if program.is_empty() { Err(failure) } else { Ok(vec![output]) } })
+    }
+}
+
 /// The driver spawns its work. Nothing is polled here: the compiler is asked.
 #[tokio::test]
 async fn all_work_can_be_spawned() {
@@ -240,7 +256,7 @@ async fn all_work_can_be_spawned() {
     };
     is_send(cluster.apply_release(&plan, &options));
     is_send(cluster.uninstall(&plan, &options));
-    is_send(cluster.perform(&id, "m", &delete));
+    is_send(cluster.perform(&id, "m", &delete, &SetsK));
     is_send(cluster.missing(&id, std::slice::from_ref(&target)));
     is_send(cluster.purge_orphans(&id, &[]));
     is_send(cluster.release_history(&id));

@@ -14,7 +14,7 @@ use crate::hook::{
     Projection, RateLimit, ScheduleBinding, Stage, WatchEventType,
 };
 use crate::identity::Gvk;
-use crate::limits::{BINDINGS_PER_HOOK, HOOKS_PER_PACKAGE};
+use crate::limits::{BINDINGS_PER_HOOK, HOOKS_PER_PACKAGE, JQ_PROGRAM_BYTES};
 use crate::package::Problem;
 use crate::package::document::{Document, segments};
 use crate::package::reader::PROBLEMS_MAX;
@@ -553,9 +553,14 @@ impl Checker<'_> {
                     }
                 }
             }
-            Projection::Jq(_) => {
-                let hint = Some("name the fields, or export a filter from the component");
-                self.report("JqUnavailable", path, "jq programs are not available as filters", hint);
+            // Whether it is a program only an evaluator can say, and it does when the package is loaded.
+            Projection::Jq(program) => {
+                if program.trim().is_empty() {
+                    self.report("JqBadProgram", path, "the jq program is empty", Some("`.` keeps the whole object"));
+                } else if program.len() > JQ_PROGRAM_BYTES {
+                    let message = format!("the jq program has {} bytes; {JQ_PROGRAM_BYTES} are allowed", program.len());
+                    self.report("JqTooLarge", path, message, Some("export a filter from the component"));
+                }
             }
             Projection::Component if self.exports_filter => {}
             Projection::Component => {

@@ -166,7 +166,9 @@ pub const JSON_PATCH_STEPS: usize = 1000;
 pub const JSON_PATCH_COPIES: usize = 20;
 /// Bytes of one path of a JSON patch.
 pub const JSON_PATCH_PATH_BYTES: usize = 4096;
-/// Bytes of one jq program that patches an object.
+/// Different jq programs in the bindings of one package. Reading a hostile one takes up to the CPU time of an evaluation.
+pub const JQ_FILTERS_PER_PACKAGE: usize = 256;
+/// Bytes of one jq program: a patch of an object, or the filter of a binding.
 pub const JQ_PROGRAM_BYTES: usize = 64 * 1024;
 /// Owner references, and finalizers, that an object may have after a hook changed them. Real objects have one or two.
 pub const OWNERS_PER_OBJECT: usize = 64;

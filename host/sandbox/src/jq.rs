@@ -123,15 +123,29 @@ impl JqFilter {
     /// # Errors
     /// [`JqError`], each limit by its own variant.
     pub fn apply(&self, input: &[u8]) -> Result<Vec<Vec<u8>>, JqError> {
+        if let Some(picked) = self.pick(input) {
+            return picked;
+        }
         let filter = &*self.0;
         if input.len() as u64 > filter.limits.input_bytes {
             return Err(JqError::TooLarge { what: "bytes of the input", limit: filter.limits.input_bytes });
         }
         let text = std::str::from_utf8(input).map_err(|error| JqError::BadInput { message: error.to_string() })?;
-        if let Some(output) = filter.shape.as_ref().and_then(|shape| shape.apply(text)) {
-            return filter.bounded(output).map(|output| vec![output]);
-        }
         filter.evaluate(text)
+    }
+
+    /// What [`JqFilter::apply`] gives, if the program only picks fields and the input lets it: in one pass, without
+    /// waiting for anything. `None` means that [`JqFilter::apply`] has to be called, which is best done on a thread that
+    /// may block.
+    #[must_use]
+    pub fn pick(&self, input: &[u8]) -> Option<Result<Vec<Vec<u8>>, JqError>> {
+        let filter = &*self.0;
+        let shape = filter.shape.as_ref()?;
+        if input.len() as u64 > filter.limits.input_bytes {
+            return None;
+        }
+        let output = shape.apply(std::str::from_utf8(input).ok()?)?;
+        Some(filter.bounded(output).map(|output| vec![output]))
     }
 
     /// [`JqFilter::apply`], but always by the evaluator. For tests, which compare the two.

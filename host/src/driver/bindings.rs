@@ -261,20 +261,25 @@ impl Watched {
     }
 
     async fn project(&self, object: &Value) -> Result<Projected, String> {
-        project(&self.package, &self.hook, &self.binding, object).await
+        project(&self.context, &self.package, &self.hook, &self.binding, object).await
     }
 }
 
 /// What the snapshot of a binding keeps of an object.
 pub(super) async fn project(
+    context: &Context,
     package: &LoadedPackage,
     hook: &str,
     binding: &KubernetesBinding,
     object: &Value,
 ) -> Result<Projected, String> {
-    let projection = match snapshot::project(&binding.filter, object) {
-        Some(projection) => projection,
-        None if binding.filter == Projection::Component => {
+    let projection = match (&binding.filter, snapshot::project(&binding.filter, object)) {
+        (_, Some(projection)) => projection,
+        (Projection::Jq(program), None) => {
+            let projected = package.filters.project(&context.instance.jq, program, object).await;
+            projected.map_err(|error| format!("{} ({})", crate::report::chain(&error), error.hint()))?
+        }
+        (Projection::Component | Projection::Whole | Projection::Fields(_), None) => {
             let component = package.components.get(hook).ok_or("the component is gone")?;
             component
                 .prepared
@@ -283,7 +288,6 @@ pub(super) async fn project(
                 .answer
                 .map_err(|error| crate::report::chain(&error))?
         }
-        None => return Err("jq programs are not supported yet".to_owned()),
     };
     let (namespace, name) = snapshot::key_of(object);
     let object = binding.keep_full_objects.then(|| object.clone());

@@ -17,7 +17,7 @@ use barbless_domain::run::{RunEnd, RunInput, RunOutcome, RunRecord, Usage};
 use serde_json::Value;
 
 use super::instance::LoadedPackage;
-use super::{Context, Stop};
+use super::{Context, Stop, jq};
 use crate::notice::Notice;
 
 mod record;
@@ -236,6 +236,7 @@ pub(super) fn manager_of(application: &ApplicationId) -> String {
 
 async fn perform(context: &Context, hook: &str, operations: Vec<Operation>) -> (Results, Option<Failure>) {
     let manager = manager_of(&context.instance.id);
+    let jq = jq::Patches::new(context);
     let mut results = Vec::with_capacity(operations.len());
     let mut refused = None;
     for operation in operations {
@@ -243,7 +244,7 @@ async fn perform(context: &Context, hook: &str, operations: Vec<Operation>) -> (
             results.push((operation, OperationResult::Skipped));
             continue;
         }
-        let result = context.services.cluster.perform(&context.instance.id, &manager, &operation).await;
+        let result = context.services.cluster.perform(&context.instance.id, &manager, &operation, &jq).await;
         if let OperationResult::Failed { reason, message } = &result {
             refused = Some(Failure::new(reason, format!("hook '{hook}': {operation}: {message}")));
         }

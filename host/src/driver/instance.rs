@@ -21,10 +21,11 @@ use barbless_domain::values::{self, Computed, Values};
 use barbless_sandbox::{Prepared, Sandbox};
 use futures::future::BoxFuture;
 use serde_json::Value;
-use tokio::sync::watch;
+use tokio::sync::{Semaphore, watch};
 
 use super::bindings::Bindings;
 use super::health::Monitor;
+use super::jq::Filters;
 use super::release::Planned;
 use super::seed::Seed;
 use crate::notice::Notices;
@@ -99,6 +100,8 @@ pub struct Instance {
     pub(super) committing: tokio::sync::Mutex<()>,
     /// Step of the deletion that was written down last; held while the status is written.
     pub(super) deletion_step: tokio::sync::Mutex<Option<DeletionStep>>,
+    /// The right to evaluate a jq program: one at a time, so that a slow one does not take the turns of others.
+    pub(super) jq: Arc<Semaphore>,
     monitor: Mutex<Option<Monitor>>,
 }
 
@@ -134,6 +137,8 @@ pub(super) struct LoadedPackage {
     pub(super) components: BTreeMap<String, Arc<LinkedComponent>>,
     /// Components that judge settings.
     pub(super) checkers: Vec<Arc<LinkedComponent>>,
+    /// jq programs of its bindings.
+    pub(super) filters: Filters,
 }
 
 /// A component that can run.
@@ -158,6 +163,7 @@ impl Instance {
             bindings: tokio::sync::Mutex::default(),
             committing: tokio::sync::Mutex::default(),
             deletion_step: tokio::sync::Mutex::default(),
+            jq: Arc::new(Semaphore::new(1)),
             monitor: Mutex::default(),
         }
     }

@@ -15,6 +15,7 @@ use serde_json::Value;
 
 use super::Context;
 use super::instance::{LinkedComponent, LoadedPackage};
+use super::jq::Filters;
 use super::release::cluster_failure;
 use crate::notice::Notice;
 
@@ -109,7 +110,8 @@ async fn link(context: &Context, package: Package) -> Result<LoadedPackage, Fail
         .iter()
         .filter_map(|hook| Some((hook.name().to_owned(), Arc::clone(by_path.get(&hook.component)?))))
         .collect();
-    let loaded = LoadedPackage { package: Arc::new(package), grant, hooks, components, checkers };
+    let filters = Filters::read(&context.services.sandbox, &hooks).await?;
+    let loaded = LoadedPackage { package: Arc::new(package), grant, hooks, components, checkers, filters };
     for hook in &loaded.hooks {
         for binding in hook.declaration.kubernetes() {
             // Validated just now.

@@ -31,7 +31,7 @@ use tokio::sync::mpsc;
 
 use super::instance::LoadedPackage;
 pub(crate) use super::release::Planned;
-use super::{Context, Instance, Services, bindings, hooks, package, release};
+use super::{Context, Instance, Services, bindings, hooks, jq, package, release};
 
 /// What came of it.
 #[derive(Debug, Default)]
@@ -199,7 +199,7 @@ async fn snapshots(context: &Arc<Context>) -> Result<(), Failure> {
                 .map_err(|why| bindings::not_synchronised(&format!("{}/{}", hook.name, binding.name), &why))?;
             let mut projected = Vec::with_capacity(objects.len());
             for object in objects {
-                let one = bindings::project(&package, &hook.name, binding, &object).await;
+                let one = bindings::project(context, &package, &hook.name, binding, &object).await;
                 projected.push(
                     one.map_err(|why| bindings::not_synchronised(&format!("{}/{}", hook.name, binding.name), &why))?,
                 );
@@ -291,7 +291,8 @@ async fn fate(
         Some(_) => return (checked, Fate::AfterAnother),
     }
     let manager = hooks::manager_of(&context.instance.id);
-    let foreseen = context.services.cluster.foresee_operation(&context.instance.id, &manager, &checked).await;
+    let jq = jq::Patches::new(context);
+    let foreseen = context.services.cluster.foresee_operation(&context.instance.id, &manager, &checked, &jq).await;
     if !matches!(foreseen.result, OperationResult::Failed { .. } | OperationResult::Skipped) {
         let exists = !matches!(checked.action, Action::Delete { .. });
         changed.insert(checked.target.clone(), exists);

@@ -17,7 +17,7 @@ pub(super) struct Unfit {
     pub(super) why: String,
 }
 
-fn unfit(reason: &'static str, why: impl fmt::Display) -> Unfit {
+pub(super) fn unfit(reason: &'static str, why: impl fmt::Display) -> Unfit {
     Unfit { reason, why: why.to_string() }
 }
 
@@ -76,14 +76,14 @@ pub(super) fn json(mut object: Value, patch: &Value) -> Result<Value, Unfit> {
     Ok(object)
 }
 
-fn check_depth(value: &Value) -> Result<(), Unfit> {
+pub(super) fn check_depth(value: &Value) -> Result<(), Unfit> {
     if depth_of(value) > OBJECT_DEPTH {
-        return Err(unfit("PatchTooLarge", format_args!("the patch is deeper than {OBJECT_DEPTH}")));
+        return Err(unfit("PatchTooLarge", format_args!("the patch or its result is deeper than {OBJECT_DEPTH}")));
     }
     Ok(())
 }
 
-fn check_size(object: &Value) -> Result<(), Unfit> {
+pub(super) fn check_size(object: &Value) -> Result<(), Unfit> {
     if bytes_of(object, OBJECT_BYTES) > OBJECT_BYTES {
         return Err(unfit("PatchTooLarge", format_args!("the result has more than {OBJECT_BYTES} bytes")));
     }

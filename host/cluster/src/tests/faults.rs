@@ -9,7 +9,7 @@ use http::{Request, Response, StatusCode};
 use kube::client::Body;
 use serde_json::{Value, json};
 
-use super::{app, gvk, reference};
+use super::{SetsK, app, gvk, reference};
 use crate::{Cluster, WatchEvent, WatchSpec};
 
 /// Answers each request by a function of method, path with query, and how often it was asked.
@@ -126,9 +126,10 @@ async fn a_writer_that_always_wins_ends_the_retries() {
     };
     for action in [
         Action::MergePatch { patch: json!({"data": {"a": "b"}}) },
+        Action::JqPatch { program: "b".to_owned() },
         Action::Delete { propagation: Propagation::Background },
     ] {
-        let result = cluster.perform(&app(), "m", &operation(action)).await;
+        let result = cluster.perform(&app(), "m", &operation(action), &SetsK).await;
         let OperationResult::Failed { reason, message } = result else { panic!("done: {result:?}") };
         assert_eq!(reason, "Conflict");
         assert!(message.contains("another writer changed it 8 times"), "{message}");
@@ -150,7 +151,7 @@ async fn refusals_and_silence_have_reasons() {
         ignore_missing_object: false,
         on_failure: false,
     };
-    let result = cluster.perform(&app(), "m", &operation).await;
+    let result = cluster.perform(&app(), "m", &operation, &SetsK).await;
     let expected = OperationResult::Failed {
         reason: "Forbidden".to_owned(),
         message: "cannot apply ConfigMap demo/c: exceeded quota (403 Forbidden)".to_owned(),
@@ -161,7 +162,7 @@ async fn refusals_and_silence_have_reasons() {
         Err::<Response<axum::body::Body>, _>(std::io::Error::other("connection refused"))
     });
     let cluster = Cluster::new(kube::Client::new(service, "default"));
-    let result = tokio::time::timeout(Duration::from_secs(5), cluster.perform(&app(), "m", &operation)).await;
+    let result = tokio::time::timeout(Duration::from_secs(5), cluster.perform(&app(), "m", &operation, &SetsK)).await;
     let OperationResult::Failed { reason, message } = result.expect("in time") else { panic!("done") };
     assert_eq!(reason, "ApiUnreachable");
     assert!(message.contains("connection refused"), "{message}");

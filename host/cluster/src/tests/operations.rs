@@ -1,7 +1,7 @@
 use barbless_domain::operation::{Action, Operation, OperationResult, Propagation, Subresource};
 use serde_json::{Value, json};
 
-use super::{app, config_map, reference, start};
+use super::{SetsK, app, config_map, reference, start};
 use crate::Cluster;
 
 const MANAGER: &str = "barbless-hooks-web";
@@ -22,7 +22,7 @@ fn on(name: &str, action: Action) -> Operation {
 }
 
 async fn perform(cluster: &Cluster, operation: &Operation) -> OperationResult {
-    cluster.perform(&app(), MANAGER, operation).await
+    cluster.perform(&app(), MANAGER, operation, &SetsK).await
 }
 
 fn reason(result: &OperationResult) -> &str {
@@ -64,7 +64,9 @@ async fn operations_do_what_they_say() {
             "PatchFailed",
             json!({"k": "3"}),
         ),
-        (Action::JqPatch { program: ".".to_owned() }, "JqUnavailable", json!({"k": "3"})),
+        (Action::JqPatch { program: "3".to_owned() }, "Unchanged", json!({"k": "3"})),
+        (Action::JqPatch { program: "j".to_owned() }, "Done", json!({"k": "j"})),
+        (Action::JqPatch { program: String::new() }, "JqFailed", json!({"k": "j"})),
         (delete(), "Done", Value::Null),
         (delete(), "Unchanged", Value::Null),
         (Action::Apply { object: object("4") }, "Done", json!({"k": "4"})),

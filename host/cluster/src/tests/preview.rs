@@ -4,7 +4,7 @@ use barbless_domain::release::InventoryItem;
 use barbless_domain::release::conflict::{self, Settlement};
 use serde_json::{Value, json};
 
-use super::{app, config_map, plan_for, reference, start};
+use super::{SetsK, app, config_map, plan_for, reference, start};
 use crate::{Cluster, Foreseen, Outlook, Role, SettledField, harmless};
 
 fn owned(mut object: Value) -> Value {
@@ -47,9 +47,10 @@ async fn through_a_harmless_client_nothing_is_written() {
         Action::CreateOrUpdate { object: replaced.clone() },
         Action::Apply { object: config_map("c", json!({"b": "3"})) },
         Action::JsonPatch { patch: json!([{"op": "remove", "path": "/data/a"}]) },
+        Action::JqPatch { program: "4".to_owned() },
         Action::Delete { propagation: Propagation::Foreground },
     ] {
-        let result = dry.perform(&app(), "hooks", &operation(action)).await;
+        let result = dry.perform(&app(), "hooks", &operation(action), &SetsK).await;
         assert!(!matches!(result, OperationResult::Failed { .. }), "{result:?}");
     }
     assert_eq!(devcluster.writes(), [], "only dry runs were asked for");
@@ -178,12 +179,14 @@ async fn operations_of_hooks_are_foreseen_with_what_they_change() {
             ignore_missing_object: false,
             on_failure: false,
         };
-        let seen = dry.foresee_operation(&app(), "hooks", &operation).await;
+        let seen = dry.foresee_operation(&app(), "hooks", &operation, &SetsK).await;
         let data = |object: Option<Value>| object.map(|object| object["data"].clone());
         (data(seen.before), data(seen.after), seen.result)
     };
     let (before, after, _) = foresee(&target, Action::MergePatch { patch: json!({"data": {"a": "2"}}) }).await;
     assert_eq!((before, after), (Some(json!({"a": "1"})), Some(json!({"a": "2"}))));
+    let (before, after, _) = foresee(&target, Action::JqPatch { program: "2".to_owned() }).await;
+    assert_eq!((before, after), (Some(json!({"a": "1"})), Some(json!({"a": "1", "k": "2"}))));
     let (before, after, _) = foresee(&target, Action::Delete { propagation: Propagation::Background }).await;
     assert_eq!((before, after), (Some(json!({"a": "1"})), None));
     let object = json!({"apiVersion": "v1", "kind": "ConfigMap", "metadata": {"name": "c"}, "data": {"a": "2"}});

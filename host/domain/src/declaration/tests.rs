@@ -78,7 +78,7 @@ fn all_problems_are_reported_with_hook_and_binding() {
     bad.group = Some(String::new());
     bad.include_snapshots_from = vec!["others".to_owned(), "other".to_owned(), "other".to_owned()];
     let mut other = objects("other");
-    other.filter = Projection::Jq(".x".to_owned());
+    other.filter = Projection::Jq(" ".to_owned());
     let mut third = objects("third");
     third.kind = "config-map".to_owned();
     third.filter = Projection::Component;
@@ -128,7 +128,7 @@ fn all_problems_are_reported_with_hook_and_binding() {
         "BadName: hooks/a.wasm: wrong.bindings[1].group: the name '' of the group is empty",
         "UnknownBinding: hooks/a.wasm: wrong.bindings[1].includeSnapshotsFrom: the hook has no kubernetes binding 'others'",
         "DuplicateBinding: hooks/a.wasm: wrong.bindings[1].includeSnapshotsFrom: 'other' is there twice",
-        "JqUnavailable: hooks/a.wasm: wrong.bindings[2].filter: jq programs are not available as filters",
+        "JqBadProgram: hooks/a.wasm: wrong.bindings[2].filter: the jq program is empty",
         "DuplicateBinding: hooks/a.wasm: wrong.bindings[4]: the stage 'afterHelm' is there twice",
         "DuplicateBinding: hooks/a.wasm: wrong.bindings[5]: the schedule 's' is there twice",
         "BadKind: hooks/a.wasm: wrong.bindings[6].kind: 'config-map' is no kind: only up to 63 letters and digits are allowed",

@@ -24,8 +24,8 @@ pub(super) struct Shape {
 enum Form {
     /// The value at a path.
     At(Vec<String>),
-    Object(BTreeMap<String, Form>),
-    Array(Vec<Form>),
+    Object(BTreeMap<String, Self>),
+    Array(Vec<Self>),
 }
 
 /// Which parts of a text are needed.
@@ -33,7 +33,7 @@ enum Form {
 struct Wanted {
     /// All of it.
     whole: bool,
-    fields: BTreeMap<String, Wanted>,
+    fields: BTreeMap<String, Self>,
 }
 
 impl Shape {
@@ -112,14 +112,14 @@ enum Kept {
     Bool(bool),
     Int(i64),
     Text(String),
-    Array(Vec<Kept>),
-    Object(BTreeMap<String, Kept>),
+    Array(Vec<Self>),
+    Object(BTreeMap<String, Self>),
 }
 
 enum Made<'a> {
     Value(&'a Kept),
-    Object(BTreeMap<String, Made<'a>>),
-    Array(Vec<Made<'a>>),
+    Object(BTreeMap<String, Self>),
+    Array(Vec<Self>),
 }
 
 impl Serialize for Kept {
