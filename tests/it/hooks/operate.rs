@@ -39,7 +39,7 @@ pub(super) fn with_hooks(hooks: Vec<u8>) -> PackageSource {
     let manifest = format!(
         "{manifest}permissions:\n  \
          - {{apiGroups: [\"\"], kinds: [ConfigMap], verbs: [watch, create, apply, patch, delete]}}\n  \
-         - {{apiGroups: [autoscaling], kinds: [HorizontalPodAutoscaler], verbs: [patch]}}\n"
+         - {{apiGroups: [\"\"], kinds: [ResourceQuota], verbs: [patch]}}\n"
     );
     let settings = "type: object\nproperties:\n  operations: {type: string, default: '[]'}\n  round: {type: integer}\n";
     let values = "x-extend:\n  schema: settings.yaml\ntype: object\nproperties:\n  internal:\n    type: object\n    \

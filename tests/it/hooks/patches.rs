@@ -213,16 +213,11 @@ async fn a16_a_deletion_does_not_wait_for_finalizers() {
 #[tokio::test(flavor = "multi_thread")]
 async fn a17_a_jq_patch_of_a_status_reads_the_object_and_writes_its_status() {
     let world = site().await;
-    let path = "/apis/autoscaling/v2/namespaces/default/horizontalpodautoscalers";
-    let scaler = json!({
-        "apiVersion": "autoscaling/v2", "kind": "HorizontalPodAutoscaler", "metadata": {"name": "a17"},
-        "spec": {"maxReplicas": 5, "scaleTargetRef": {"apiVersion": "apps/v1", "kind": "Deployment", "name": "web"}},
-    });
-    write(&world, "POST", path, scaler).await;
-    let mut operation =
-        on("jq-patch", "a17", json!(".status.desiredReplicas = .spec.maxReplicas | .spec.maxReplicas = 99"));
-    operation["target"]["apiVersion"] = json!("autoscaling/v2");
-    operation["target"]["kind"] = json!("HorizontalPodAutoscaler");
+    let quota = json!({"apiVersion": "v1", "kind": "ResourceQuota", "metadata": {"name": "a17"}, "spec": {"hard": {"pods": "5"}}});
+    put(&world, "resourcequotas", quota).await;
+    let program = ".status.used = .spec.hard | .spec.hard.pods = \"99\"";
+    let mut operation = on("jq-patch", "a17", json!(program));
+    operation["target"]["kind"] = json!("ResourceQuota");
     operation["subresource"] = json!("status");
     let app = ready(&world, "app-a17", &json!([operation])).await;
     world.devcluster().clear_journal();
@@ -231,11 +226,11 @@ async fn a17_a_jq_patch_of_a_status_reads_the_object_and_writes_its_status() {
     let journal = world.devcluster().journal();
     let asked = journal.iter().filter(|it| it.name == "a17").map(|it| (it.verb, it.subresource.as_str()));
     assert_eq!(asked.collect::<Vec<_>>(), [("get", ""), ("update", "status")]);
-    let scaler = app.object("autoscaling/v2", "HorizontalPodAutoscaler", "a17").await.unwrap();
-    assert_eq!((&scaler["status"]["desiredReplicas"], &scaler["spec"]["maxReplicas"]), (&json!(5), &json!(5)));
+    let quota = app.object("v1", "ResourceQuota", "a17").await.unwrap();
+    assert_eq!((&quota["status"]["used"]["pods"], &quota["spec"]["hard"]["pods"]), (&json!("5"), &json!("5")));
 }
 
-/// How a run with these operations ends, with nothing done if it is refused.
+/// How a run with these operations ends (the sandbox counts operations from 0), with nothing done if it is refused.
 async fn ends(name: &str, operations: Value) -> (String, Vec<String>) {
     let world = site().await;
     made(&world, "there", json!({"foo": "bar"})).await;
@@ -243,7 +238,7 @@ async fn ends(name: &str, operations: Value) -> (String, Vec<String>) {
     world.devcluster().clear_journal();
     let record = app.run("perform").await;
     let journal = world.devcluster().journal();
-    let own = |name: &&str| !name.starts_with(&app.id.name().to_owned());
+    let own = |name: &&str| *name != format!("{}-config", app.id.name());
     let writes = journal.iter().filter(|it| it.is_write() && it.resource == "configmaps");
     let names = writes.map(|it| it.name.as_str()).filter(own).map(str::to_owned).collect();
     (record.end.to_string(), names)
@@ -258,7 +253,7 @@ async fn p01_objects_may_name_the_namespace() {
     let mut other = config_map("p01-b", json!({}));
     other["metadata"]["namespace"] = json!("default");
     let (end, made) = ends("p01", json!([give("create", with), give("create-or-update", other)])).await;
-    assert_eq!((end.as_str(), made.len()), ("ok", 2));
+    assert_eq!((end.as_str(), made.len()), ("succeeded", 2));
 }
 
 #[tokio::test(flavor = "multi_thread")]
@@ -266,7 +261,7 @@ async fn p02_an_operation_without_an_object_is_refused() {
     for verb in ["create", "create-or-update"] {
         let operations = json!([give("apply", config_map("p02", json!({}))), give(verb, Value::Null)]);
         let (end, made) = ends("p02", operations).await;
-        assert!(end.contains(&format!("operation 2 ({verb}): the object is no JSON object")), "{end}");
+        assert!(end.contains(&format!("operation 1 ({verb}): the object is no JSON object")), "{end}");
         assert_eq!(made, Vec::<String>::new());
     }
 }
@@ -279,17 +274,17 @@ async fn p03_deletions_of_each_kind_may_name_the_namespace() {
         operation
     };
     let operations = json!([delete("foreground"), delete("background"), delete("orphan")]);
-    assert_eq!(ends("p03", operations).await.0, "ok");
+    assert_eq!(ends("p03", operations).await.0, "succeeded");
 }
 
 /// Upstream finds the version of a kind without `apiVersion` by discovery. Here it is an error, like a missing kind or name.
 #[tokio::test(flavor = "multi_thread")]
 async fn p04_one_bad_target_refuses_all_operations() {
-    for (field, message) in [("apiVersion", "operation 2"), ("kind", "operation 2"), ("name", "operation 2")] {
+    for field in ["apiVersion", "kind", "name"] {
         let mut bad = on("delete", "there", json!("background"));
         bad["target"][field] = json!("");
         let (end, written) = ends("p04", json!([on("delete", "there", json!("background")), bad])).await;
-        assert!(end.contains(message), "{field}: {end}");
+        assert!(end.contains("operation 1 (delete)"), "{field}: {end}");
         assert_eq!(written, Vec::<String>::new(), "{field}");
     }
 }
@@ -302,7 +297,7 @@ async fn p05_the_three_kinds_of_patches() {
         on("json-patch", "there", json!([{"op": "add", "path": "/data/c", "value": "3"}])),
     ]);
     let (end, written) = ends("p05", operations).await;
-    assert_eq!((end.as_str(), written.len()), ("ok", 3));
+    assert_eq!((end.as_str(), written.len()), ("succeeded", 3));
 }
 
 /// The word of an operation is a function of the contract here, so a wrong one does not compile.
@@ -325,7 +320,7 @@ async fn p06_patches_without_a_body_are_refused() {
 async fn p07_a_removal_needs_no_value() {
     let (end, written) =
         ends("p07", json!([on("json-patch", "there", json!([{"op": "remove", "path": "/data/foo"}]))])).await;
-    assert_eq!((end.as_str(), written), ("ok", vec!["there".to_owned()]));
+    assert_eq!((end.as_str(), written), ("succeeded", vec!["there".to_owned()]));
 }
 
 /// Options are fields of a record here, so an unknown one does not compile, and the one that upstream's SDK misspells has
@@ -333,7 +328,7 @@ async fn p07_a_removal_needs_no_value() {
 #[tokio::test(flavor = "multi_thread")]
 async fn p08_unknown_words_are_errors_and_known_ones_have_effect() {
     let missing = if_there(on("merge-patch", "missing", json!({"data": {}})));
-    assert_eq!(ends("p08", json!([missing])).await.0, "ok");
+    assert_eq!(ends("p08", json!([missing])).await.0, "succeeded");
     let (end, written) =
         ends("p08", json!([on("json-patch", "there", json!([{"op": "Remove", "path": "/data/foo"}]))])).await;
     assert!(end.contains("'op' is none of"), "{end}");
