@@ -496,11 +496,12 @@ kubernetes:
         "{configVersion: v1, kubernetes: [], schedule: []}",
         Refused(&["BadValue kubernetes", "BadValue schedule"]),
     ),
-    // The path is the prefix. Filters are refused as such until jq programs are run.
+    // The path is the prefix. Whether text is a program the evaluator says when the package is loaded; what is none whatever
+    // it says is refused here.
     (
         "C42",
-        r#"{configVersion: v1, kubernetes: [{kind: Pod, jqFilter: ".metadata |"}]}"#,
-        Refused(&["JqUnavailable kubernetes[0].jqFilter"]),
+        r#"{configVersion: v1, kubernetes: [{kind: Pod, jqFilter: " "}]}"#,
+        Refused(&["JqBadProgram kubernetes[0].jqFilter"]),
     ),
     (
         "C43",
