@@ -8,6 +8,7 @@ use std::sync::{Arc, Mutex, PoisonError};
 
 use barbless_cluster::{Jq, JqFailure};
 use barbless_domain::declaration::Hook;
+use barbless_domain::declaration::v1::Configuration;
 use barbless_domain::event::Failure;
 use barbless_domain::hook::{Binding, KubernetesBinding, Projection};
 use barbless_domain::limits::JQ_FILTERS_PER_PACKAGE;
@@ -28,11 +29,15 @@ const RETRY_MS: u64 = 5_000;
 pub(crate) struct Filters(BTreeMap<String, JqFilter>);
 
 impl Filters {
-    /// Reads the programs of the bindings of all hooks.
+    /// Reads the programs of the bindings of all hooks. `files` are the configurations that some of them come from.
     ///
     /// # Errors
     /// All programs that are none, each with its place; or that the evaluator cannot be had, which passes.
-    pub(crate) async fn read(sandbox: &Sandbox, hooks: &[Hook]) -> Result<Self, Failure> {
+    pub(crate) async fn read(
+        sandbox: &Sandbox,
+        hooks: &[Hook],
+        files: &BTreeMap<String, Configuration>,
+    ) -> Result<Self, Failure> {
         let mut filters = BTreeMap::new();
         let mut problems = Vec::new();
         for hook in hooks {
@@ -56,15 +61,22 @@ impl Filters {
                         let failure = Failure::new(error.reason(), crate::report::chain(&error));
                         return Err(Failure { retry_after_ms: Some(RETRY_MS), ..failure });
                     }
-                    Err(error) => problems.push(Problem {
-                        reason: error.reason().to_owned(),
-                        file: hook.component.clone(),
-                        line: None,
-                        column: None,
-                        path: format!("{}.bindings[{index}].filter", hook.name()),
-                        message: format!("binding '{name}': {}", crate::report::chain(&error)),
-                        hint: Some(error.hint().to_owned()),
-                    }),
+                    Err(error) => {
+                        let message = format!("binding '{name}': {}", crate::report::chain(&error));
+                        let written = files.get(hook.name());
+                        let written =
+                            written.and_then(|file| file.filter_problem(name, error.reason(), message.clone()));
+                        let problem = written.unwrap_or_else(|| Problem {
+                            reason: error.reason().to_owned(),
+                            file: hook.component.clone(),
+                            line: None,
+                            column: None,
+                            path: format!("{}.bindings[{index}].filter", hook.name()),
+                            message,
+                            hint: None,
+                        });
+                        problems.push(Problem { hint: Some(error.hint().to_owned()), ..problem });
+                    }
                 }
             }
         }

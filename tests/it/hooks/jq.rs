@@ -271,6 +271,23 @@ async fn a_program_that_is_none_is_told_with_its_place_when_the_package_is_loade
     }
 }
 
+/// The same where the program stands in a configuration of shell-operator.
+#[tokio::test(flavor = "multi_thread")]
+async fn a_program_that_is_none_is_told_with_its_line_in_the_configuration() {
+    let world = site().await;
+    let binding = |name: &str, program: &str| {
+        format!("- {{name: {name}, apiVersion: v1, kind: ConfigMap, jqFilter: {program}}}\n")
+    };
+    let bindings = [binding("answers", "\".x\""), binding("parts", "\".a |\""), binding("names", "\".y\"")].concat();
+    let source = with_hooks(hooks())
+        .with("hooks/bindings/filtered.yaml", &format!("configVersion: v1\nkubernetes:\n{bindings}"));
+    let app = world.install("broken", source, nothing()).await;
+    let failure = app.failure().await;
+    assert_eq!(failure.reason, "JqBadProgram", "{failure:?}");
+    let expected = "hooks/bindings/filtered.yaml:4";
+    assert!(failure.message.starts_with(expected) && failure.message.contains("binding 'parts'"), "{failure:?}");
+}
+
 /// An endless filter costs one second of one processor for each object, and nobody else anything.
 #[tokio::test(flavor = "multi_thread")]
 async fn an_endless_filter_is_ended_and_does_not_hold_up_its_neighbour() {
