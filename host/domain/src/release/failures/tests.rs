@@ -29,7 +29,9 @@ fn what_is_allowed_is_so_many_for_each_replica() {
 }
 
 fn pod(state: Value, restarts: u32) -> Value {
-    json!({"status": {"containerStatuses": [{"name": "main", "restartCount": restarts, "state": state}]}})
+    let mut container = json!({"name": "main", "restartCount": restarts});
+    container["state"] = state;
+    json!({"status": {"containerStatuses": [container]}})
 }
 
 #[test]

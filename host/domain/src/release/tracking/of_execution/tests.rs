@@ -8,7 +8,9 @@ use crate::identity::ApplicationId;
 use crate::release::{InventoryItem, PlanInput, ReleaseAction, RemovalInput, Rendered, plan, plan_removal};
 
 fn object(api_version: &str, kind: &str, name: &str, annotations: Value) -> Value {
-    json!({"apiVersion": api_version, "kind": kind, "metadata": {"name": name, "annotations": annotations}})
+    let mut metadata = json!({"name": name});
+    metadata["annotations"] = annotations;
+    json!({"apiVersion": api_version, "kind": kind, "metadata": metadata})
 }
 
 fn application() -> ApplicationId {
