@@ -24,6 +24,8 @@ pub struct Desired {
     pub deleting: bool,
     /// Delete hooks are skipped, as the annotation of the operator demands.
     pub skip_delete_hooks: bool,
+    /// Hooks that do not run, as an operator wants it; in order.
+    pub skip_hooks: Vec<String>,
     /// A value that changes when somebody asks for a retry at once.
     pub retry: String,
     /// Step at which an earlier process left the deletion.
@@ -70,6 +72,15 @@ pub enum Event {
         hook: String,
         /// What changed.
         changes: Vec<Change>,
+    },
+    /// The snapshot of a kubernetes binding cannot be trusted any more, or can again.
+    BindingState {
+        /// Hook.
+        hook: String,
+        /// Kubernetes binding of the hook.
+        binding: String,
+        /// Why it cannot be trusted; nothing if it can.
+        problem: Option<String>,
     },
     /// The health of the rendered workloads changed.
     Health(Workloads),

@@ -54,6 +54,7 @@ pub(crate) fn desired(version: &str) -> Desired {
         maintenance: false,
         deleting: false,
         skip_delete_hooks: false,
+        skip_hooks: vec![],
         retry: String::new(),
         deletion_step: None,
         rollback_to: None,

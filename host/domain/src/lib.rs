@@ -18,6 +18,7 @@ pub mod hook;
 pub mod identity;
 pub mod limits;
 pub mod operation;
+pub mod pace;
 pub mod package;
 pub mod pipeline;
 pub mod queue;

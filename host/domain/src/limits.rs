@@ -130,6 +130,12 @@ pub const RETRY_FIRST: Duration = Duration::from_secs(15);
 pub const RETRY_CAP_LIFECYCLE: Duration = Duration::from_secs(2 * 60 * 60);
 /// Longest delay in hook queues.
 pub const RETRY_CAP_HOOK: Duration = Duration::from_secs(60);
+/// Failures in a row after which a hook counts as broken: it is still repeated at the longest delay, it is reported as
+/// such, and it no longer holds up the other hooks of its queue. Ten failures are about eight minutes.
+pub const BREAKER_FAILURES: u32 = 10;
+/// How long changes of objects are collected before the hook runs. Bursts come within milliseconds (a controller that
+/// makes ten Pods); longer would be felt, and what comes later is collected while the run is under way.
+pub const EVENT_DEBOUNCE: Duration = Duration::from_millis(10);
 /// How long one apply of a release may wait for readiness.
 pub const APPLY_DEADLINE: Duration = Duration::from_secs(30 * 60);
 /// How long one removal of a release waits before it fails and is repeated.

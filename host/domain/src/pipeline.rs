@@ -9,13 +9,14 @@
 //! answer of a cancelled effect changes nothing but what is known of the world; if every effect ends well, a deletion
 //! ends with the finalizer removed.
 
-use std::collections::BTreeMap;
+use std::collections::{BTreeMap, BTreeSet};
 use std::sync::Arc;
 
 use crate::effect::{Cause, Effect};
 use crate::event::{Answer, Desired, Event, Loaded};
 use crate::hook::{HookDeclaration, Stage, Trigger};
 use crate::identity::ApplicationId;
+use crate::pace::Pace;
 use crate::queue::{Backoff, Queue, Ticket, Time};
 use crate::release::tracking::Tracking;
 use crate::status::Facts;
@@ -28,6 +29,8 @@ mod task;
 #[cfg(test)]
 mod tests;
 
+pub(crate) use answers::again_and_again;
+pub use hooks::NOT_SYNCHRONISED;
 pub use task::{DeletionStep, DisableAt, EnableAt, HookTask, RemoveAt, RollbackAt, RunAt, SwitchAt, Task};
 
 /// One application.
@@ -46,6 +49,12 @@ pub struct App {
     rollback: Option<u32>,
     lifecycle: Queue<Task>,
     hooks: BTreeMap<String, Queue<HookTask>>,
+    /// What is left of the rate limits of hooks.
+    paces: BTreeMap<String, Pace>,
+    /// The hook that the head of the lifecycle queue runs.
+    running_in_lifecycle: Option<String>,
+    /// Hooks that had something to do while they were skipped.
+    missed: BTreeSet<String>,
     next_ticket: u64,
     values_loop: u32,
     next_drift: Option<Time>,
@@ -65,6 +74,7 @@ pub fn step(mut app: App, event: Event, now: Time) -> (App, Vec<Effect>) {
         Event::Requirements(unmet) => app.requirements(unmet, now, &mut out),
         Event::ScheduleDue { hook, schedule } => app.hook_due(&hook, Trigger::Schedule(schedule), now),
         Event::ObjectsChanged { hook, changes } => app.hook_due(&hook, Trigger::Events(changes), now),
+        Event::BindingState { hook, binding, problem } => app.binding_state(hook, binding, problem),
         Event::Health(workloads) => app.facts.workloads = workloads,
         Event::Tracking(tracking) => app.tracked(tracking),
         Event::Tick => app.tick(now),
@@ -95,6 +105,9 @@ impl App {
             rollback: None,
             lifecycle: Queue::new(Backoff::LIFECYCLE),
             hooks: BTreeMap::new(),
+            paces: BTreeMap::new(),
+            running_in_lifecycle: None,
+            missed: BTreeSet::new(),
             next_ticket: 0,
             values_loop: 0,
             next_drift: None,
@@ -149,10 +162,9 @@ impl App {
     /// When [`Event::Tick`] is wanted, if nothing happens before.
     #[must_use]
     pub fn wake(&self) -> Option<Time> {
-        let queues = self.hooks.values().filter_map(Queue::wake);
         let lifecycle = self.lifecycle.wake().filter(|_| !self.lifecycle_waits());
         let drift = self.next_drift.filter(|_| self.lifecycle.is_empty());
-        queues.chain(lifecycle).chain(drift).min()
+        self.hooks_wake().into_iter().chain(lifecycle).chain(drift).min()
     }
 
     pub(crate) fn facts(&self) -> &Facts {
@@ -185,12 +197,16 @@ impl App {
         let old = self.desired.replace(desired);
         let Some(new) = self.desired.clone() else { return };
         self.facts.generation = new.generation;
+        let skips_changed = old.as_ref().is_some_and(|old| old.skip_hooks != new.skip_hooks);
+        if skips_changed {
+            self.skips_changed(now);
+        }
         // What is being removed follows no new wishes: neither settings nor a version make a difference to it. Its
         // operator can ask for another attempt, and for one without the delete hooks.
         if self.removing {
             let retried =
                 old.is_some_and(|old| old.retry != new.retry || old.skip_delete_hooks != new.skip_delete_hooks);
-            if retried {
+            if retried || skips_changed {
                 self.lifecycle.hurry();
             }
             return;
@@ -214,7 +230,10 @@ impl App {
             self.reschedule(Cause::SettingsChanged, now, out);
         } else if old.maintenance != new.maintenance {
             self.reschedule(Cause::MaintenanceChanged, now, out);
-        } else if old.retry != new.retry || old.take_over != new.take_over || old.field_conflicts != new.field_conflicts
+        } else if skips_changed
+            || old.retry != new.retry
+            || old.take_over != new.take_over
+            || old.field_conflicts != new.field_conflicts
         {
             self.retry(now, out);
         }
@@ -324,6 +343,10 @@ impl App {
 
     /// The head of the lifecycle queue waits for the hook queues, not for a moment.
     fn lifecycle_waits(&self) -> bool {
+        // The hook that is next runs already, because of a schedule or an event.
+        if self.next_lifecycle_hook().is_some_and(|(_, hook)| self.is_running_in_queue(&hook)) {
+            return true;
+        }
         match self.lifecycle.head().map(|head| &head.task) {
             Some(Task::Enable(EnableAt::Synchronization)) => self.synchronising(),
             Some(
@@ -331,6 +354,13 @@ impl App {
             ) => self.hooks_running(),
             _ => false,
         }
+    }
+
+    /// The hook that the head of the lifecycle queue runs next.
+    fn next_lifecycle_hook(&self) -> Option<(Stage, String)> {
+        let (stage, index) = self.lifecycle.head()?.task.stage()?;
+        let hook = self.hooks_at(stage).into_iter().nth(index)?;
+        Some((stage, hook))
     }
 
     fn declaration(&self, hook: &str) -> Option<&HookDeclaration> {

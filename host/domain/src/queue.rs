@@ -71,6 +71,14 @@ pub struct Entry<T> {
     pub failure: Option<Failure>,
 }
 
+impl<T> Entry<T> {
+    /// Whether it failed, and not yet so often that the others go on without it.
+    #[must_use]
+    pub fn holds_its_queue(&self) -> bool {
+        (1..limits::BREAKER_FAILURES).contains(&self.failures)
+    }
+}
+
 /// The queue. One effect at a time, for the head.
 #[derive(Debug, Clone, PartialEq)]
 pub struct Queue<T> {
@@ -154,11 +162,38 @@ impl<T> Queue<T> {
         self.entries.retain(|entry| entry.running.is_some() || keep(&entry.task));
     }
 
-    /// Lets a waiting head start now.
+    /// Lets everything that waits for a moment start now, in order.
     pub fn hurry(&mut self) {
-        if let Some(head) = self.entries.front_mut() {
-            head.not_before = Time::default();
+        for entry in &mut self.entries {
+            entry.not_before = Time::default();
         }
+    }
+
+    /// The first task that may start now, brought to the front. One that waits for its moment, or that is not `free`
+    /// to start, lets those behind it pass; one that failed holds them, until it has failed so often that nobody can
+    /// say when it will succeed.
+    pub fn pick(&mut self, now: Time, free: impl Fn(&T) -> bool) -> Option<&mut Entry<T>> {
+        let held = self.candidates().position(|entry| entry.not_before <= now && free(&entry.task))?;
+        let entry = self.entries.remove(held)?;
+        self.entries.push_front(entry);
+        self.entries.front_mut()
+    }
+
+    /// When [`Self::pick`] finds something, if nothing else changes.
+    #[must_use]
+    pub fn picks_at(&self, free: impl Fn(&T) -> bool) -> Option<Time> {
+        self.candidates().filter(|entry| free(&entry.task)).map(|entry| entry.not_before).min()
+    }
+
+    /// The tasks that may be next: none while one is under way, and none behind one that holds the queue.
+    fn candidates(&self) -> impl Iterator<Item = &Entry<T>> {
+        let idle = self.entries.front().is_some_and(|head| head.running.is_none());
+        let mut open = idle;
+        self.entries.iter().take_while(move |entry| {
+            let reached = open;
+            open &= !entry.holds_its_queue();
+            reached
+        })
     }
 
     /// When the head wants to start, if it waits.

@@ -3,7 +3,7 @@
 //!
 //! A value that cannot be read counts as not given and is told: it neither stops the application nor passes in silence.
 
-use std::collections::BTreeMap;
+use std::collections::{BTreeMap, BTreeSet};
 
 use crate::event::{Desired, Failure, RefusedRequest};
 use crate::limits::FIELD_CONFLICTS_BYTES;
@@ -13,6 +13,8 @@ mod tests;
 
 /// `true`: delete hooks are skipped when the application goes, those of the chart too.
 pub const SKIP_DELETE_HOOKS: &str = "packages.deckhouse.io/skip-delete-hooks";
+/// Names of hooks, separated by commas: they do not run as long as they are named here.
+pub const SKIP_HOOKS: &str = "packages.deckhouse.io/skip-hooks";
 /// Any value; its change asks for a retry at once.
 pub const RETRY: &str = "packages.deckhouse.io/retry";
 /// Number of a revision: the release goes back to it once; 0 is the revision before the last.
@@ -27,6 +29,8 @@ pub const FIELD_CONFLICTS: &str = "packages.deckhouse.io/field-conflicts";
 pub struct Requests {
     /// [`SKIP_DELETE_HOOKS`].
     pub skip_delete_hooks: bool,
+    /// [`SKIP_HOOKS`], in order and each once.
+    pub skip_hooks: Vec<String>,
     /// [`RETRY`].
     pub retry: String,
     /// [`ROLLBACK_TO`].
@@ -74,8 +78,11 @@ impl Requests {
             }
             fits
         });
+        let named = text(SKIP_HOOKS).unwrap_or_default().split(',').map(str::trim).filter(|name| !name.is_empty());
+        let skip_hooks: BTreeSet<String> = named.map(str::to_owned).collect();
         Self {
             skip_delete_hooks,
+            skip_hooks: skip_hooks.into_iter().collect(),
             retry: text(RETRY).unwrap_or_default().to_owned(),
             rollback_to,
             take_over,
@@ -87,8 +94,8 @@ impl Requests {
     /// A wish with these requests.
     #[must_use]
     pub fn onto(self, desired: Desired) -> Desired {
-        let Self { skip_delete_hooks, retry, rollback_to, take_over, field_conflicts, refused } = self;
-        Desired { skip_delete_hooks, retry, rollback_to, take_over, field_conflicts, refused, ..desired }
+        let Self { skip_delete_hooks, skip_hooks, retry, rollback_to, take_over, field_conflicts, refused } = self;
+        Desired { skip_delete_hooks, skip_hooks, retry, rollback_to, take_over, field_conflicts, refused, ..desired }
     }
 }
 

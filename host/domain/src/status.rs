@@ -11,9 +11,11 @@ use serde::{Deserialize, Serialize};
 
 use crate::event::{Failure, Loaded, Workloads};
 use crate::hook::Stage;
-use crate::pipeline::{App, DeletionStep, DisableAt, EnableAt, RemoveAt, RollbackAt, RunAt, Task};
+use crate::pipeline::{
+    App, DeletionStep, DisableAt, EnableAt, NOT_SYNCHRONISED, RemoveAt, RollbackAt, RunAt, Task, again_and_again,
+};
 use crate::release::tracking::Tracking;
-use crate::request::ROLLBACK_TO;
+use crate::request::{ROLLBACK_TO, SKIP_HOOKS};
 
 #[cfg(test)]
 mod tests;
@@ -68,6 +70,20 @@ impl Condition {
     }
 }
 
+/// A hook whose last run failed.
+#[derive(Debug, Clone, PartialEq)]
+pub(crate) struct Failing {
+    pub(crate) failure: Failure,
+    /// How often in a row.
+    pub(crate) times: u32,
+}
+
+impl Default for Failing {
+    fn default() -> Self {
+        Self { failure: Failure::new("Unknown", ""), times: 0 }
+    }
+}
+
 /// What is known of an application, beside its queues.
 #[derive(Debug, Clone, PartialEq)]
 pub struct Facts {
@@ -87,7 +103,9 @@ pub struct Facts {
     pub(crate) updated: bool,
     pub(crate) suspended: bool,
     pub(crate) maintained: bool,
-    pub(crate) failing_hooks: BTreeMap<String, Failure>,
+    pub(crate) failing_hooks: BTreeMap<String, Failing>,
+    /// Bindings whose snapshots cannot be trusted, by hook and binding, with the reason.
+    pub(crate) degraded: BTreeMap<(String, String), String>,
     pub(crate) deletion: Option<DeletionStep>,
     pub(crate) removed_without_package: Option<Failure>,
     pub(crate) dropped: Option<String>,
@@ -116,6 +134,7 @@ impl Default for Facts {
             suspended: false,
             maintained: false,
             failing_hooks: BTreeMap::new(),
+            degraded: BTreeMap::new(),
             deletion: None,
             removed_without_package: None,
             dropped: None,
@@ -273,18 +292,27 @@ pub(crate) fn of(app: &App) -> Status {
         message: app.unmet().join("; "),
         hint: Some("the application goes on by itself when the requirements are met".to_owned()),
     });
-    let event_hook = facts.failing_hooks.iter().next().map(|(hook, failure)| Blocker {
-        reason: "HookFailed".to_owned(),
-        message: format!("hook '{hook}': {}: {}", failure.reason, failure.message),
-        hint: failure.hint.clone(),
+    // The one that failed most often is told; with equal numbers the first by name.
+    let worst = facts.failing_hooks.iter().min_by_key(|(_, failing)| std::cmp::Reverse(failing.times));
+    let event_hook = worst.map(|(hook, failing)| {
+        let failure = again_and_again(failing.failure.clone(), hook, failing.times);
+        let message = format!("hook '{hook}': {}: {}", failure.reason, failure.message);
+        Blocker { reason: "HookFailed".to_owned(), message, hint: failure.hint }
+    });
+    let degraded = facts.degraded.iter().next().map(|((hook, binding), why)| Blocker {
+        reason: NOT_SYNCHRONISED.to_owned(),
+        message: format!("hook '{hook}': binding '{binding}' is not synchronised: {why}"),
+        hint: Some("the hook does not run before its snapshot can be trusted again".to_owned()),
     });
     let mut blockers: Vec<Blocker> = unmet.into_iter().collect();
     let known = [&facts.filesystem, &facts.loaded, &facts.configured, &facts.hooks, &facts.manifests];
     blockers.extend(known.into_iter().filter_map(Condition::failure).map(Blocker::new));
+    blockers.extend(degraded);
     blockers.extend(event_hook);
 
     let mut conditions = conditions(app, &blockers);
     conditions.extend(requests(app));
+    conditions.extend(skipped(app));
     let summary = summary(app, deleting, &blockers);
     Status {
         observed_generation: facts.generation,
@@ -296,13 +324,45 @@ pub(crate) fn of(app: &App) -> Status {
     }
 }
 
+/// Hooks that do not run because an operator wants it so.
+fn skipped(app: &App) -> Option<StatusCondition> {
+    let known = app.loaded()?.hooks.iter().map(|hook| hook.name.as_str());
+    let skipped = &app.desired()?.skip_hooks;
+    let names: Vec<&str> = known.filter(|name| skipped.iter().any(|it| it == name)).collect();
+    (!names.is_empty()).then(|| StatusCondition {
+        kind: "HooksSkipped".to_owned(),
+        status: "True".to_owned(),
+        reason: "SkippedByOperator".to_owned(),
+        message: format!(
+            "these hooks do not run as long as the annotation {SKIP_HOOKS} names them: {}",
+            names.join(", ")
+        ),
+    })
+}
+
+/// Names of hooks that an operator skips and that the package does not have.
+fn unknown_hooks(app: &App) -> Option<Failure> {
+    let hooks = &app.loaded()?.hooks;
+    let skipped = &app.desired()?.skip_hooks;
+    let unknown: Vec<&str> =
+        skipped.iter().filter(|name| !hooks.iter().any(|hook| hook.name == **name)).map(String::as_str).collect();
+    (!unknown.is_empty()).then(|| {
+        let mut names: Vec<&str> = hooks.iter().map(|hook| hook.name.as_str()).collect();
+        names.sort_unstable();
+        let message = format!("the package has no hook {}", unknown.join(", "));
+        Failure::new("NoSuchHook", message).hint(format!("its hooks are: {}", names.join(", ")))
+    })
+}
+
 /// Requests of an operator that come to nothing, if there are any: what an annotation asks for is never ignored in
 /// silence.
 fn requests(app: &App) -> Option<StatusCondition> {
     let desired = app.desired()?;
     let rollback = app.facts().refused_rollback.as_ref().map(|failure| (ROLLBACK_TO, failure));
     let unreadable = desired.refused.iter().map(|refused| (refused.place.as_str(), &refused.failure));
-    let refused: Vec<(&str, &Failure)> = unreadable.chain(rollback).collect();
+    let unknown = unknown_hooks(app);
+    let unknown = unknown.as_ref().map(|failure| (SKIP_HOOKS, failure));
+    let refused: Vec<(&str, &Failure)> = unreadable.chain(rollback).chain(unknown).collect();
     let (_, first) = refused.first()?;
     let lines = refused.iter().map(|(place, failure)| {
         let hint = failure.hint.as_ref().map(|hint| format!(" ({hint})")).unwrap_or_default();

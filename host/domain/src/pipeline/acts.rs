@@ -1,8 +1,10 @@
 //! What the head of the lifecycle queue does next: an effect, another state of its task, or nothing more.
 
 use super::App;
+use super::hooks::NOT_SYNCHRONISED;
 use super::task::{DeletionStep, DisableAt, EnableAt, RemoveAt, RollbackAt, RunAt, SwitchAt, Task};
 use crate::effect::Effect;
+use crate::event::Failure;
 use crate::hook::{Stage, Trigger};
 use crate::limits;
 use crate::queue::{Ticket, Time};
@@ -12,6 +14,7 @@ enum Act {
     Do(Box<Effect>),
     Become(Task),
     StopHookRuns(Task),
+    Fail(Failure),
     Finish,
 }
 
@@ -45,6 +48,9 @@ impl App {
         let task = head.task.clone();
         match self.next_act(&task, attempt) {
             Act::Do(effect) => {
+                if let Effect::RunHook { hook, .. } = effect.as_ref() {
+                    self.running_in_lifecycle = Some(hook.clone());
+                }
                 if let (Some(head), Some(ticket)) = (self.lifecycle.head_mut(), effect.ticket()) {
                     head.running = Some(ticket);
                 }
@@ -63,6 +69,10 @@ impl App {
                     head.task = next;
                 }
                 true
+            }
+            Act::Fail(failure) => {
+                self.task_failed(&task, failure, now);
+                false
             }
             Act::Finish => {
                 self.finish_task(&task, now);
@@ -225,6 +235,18 @@ impl App {
 
     fn stage_act(&mut self, stage: Stage, index: usize, attempt: u32) -> Option<Act> {
         let hook = self.hooks_at(stage).into_iter().nth(index)?;
+        if self.is_skipped(&hook)
+            && let Some(head) = self.lifecycle.head()
+        {
+            return Some(Act::Become(head.task.past_hook()));
+        }
+        // What is to be removed does not wait for a snapshot: a delete hook is told that it cannot be had.
+        let removes = matches!(stage, Stage::BeforeDeleteHelm | Stage::AfterDeleteHelm);
+        if let Some((binding, why)) = self.degraded(&hook).filter(|_| !removes) {
+            let message = format!("hook '{hook}': binding '{binding}' is not synchronised: {why}");
+            let hint = "the run takes place as soon as the snapshot can be trusted again";
+            return Some(Act::Fail(Failure::new(NOT_SYNCHRONISED, message).hint(hint)));
+        }
         let ticket = self.ticket();
         Some(Act::effect(Effect::RunHook { ticket, hook, trigger: Trigger::Lifecycle(stage), attempt }))
     }

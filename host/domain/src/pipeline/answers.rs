@@ -6,6 +6,7 @@ use crate::effect::{Cause, Effect};
 use crate::event::{Answer, Failure, Rendered};
 use crate::limits;
 use crate::queue::Time;
+use crate::request::{RETRY, SKIP_HOOKS};
 use crate::status::Condition;
 
 impl App {
@@ -14,6 +15,7 @@ impl App {
         head.running = None;
         let cancelled = head.cancelled;
         let task = head.task.clone();
+        self.running_in_lifecycle = None;
         self.learn(&task, &answer, now);
         if cancelled {
             self.lifecycle.pop();
@@ -205,14 +207,14 @@ impl App {
         let ended_well = !matches!(answer, Answer::Failed(_) | Answer::Refused(_) | Answer::Cancelled);
         match task {
             Task::Enable(EnableAt::Bindings) | Task::Remove { at: RemoveAt::Bindings, .. } => {
-                self.bindings = ended_well
+                self.bindings = ended_well;
             }
             Task::Switch(SwitchAt::Stop)
             | Task::Disable(DisableAt::Stop)
             | Task::Remove { step: DeletionStep::StopHooks, at: RemoveAt::Act(_) }
                 if ended_well =>
             {
-                self.bindings = false;
+                self.no_bindings();
             }
             Task::Disable(DisableAt::Uninstall)
             | Task::Remove { step: DeletionStep::Uninstall, at: RemoveAt::Act(_) }
@@ -232,10 +234,17 @@ impl App {
         self.facts.adopted(&loaded);
         self.loaded = Some(loaded);
         self.started = false;
-        self.bindings = false;
+        self.no_bindings();
+        self.paces.clear();
+        self.missed.clear();
     }
 
-    fn task_failed(&mut self, task: &Task, failure: Failure, now: Time) {
+    fn no_bindings(&mut self) {
+        self.bindings = false;
+        self.facts.degraded.clear();
+    }
+
+    pub(super) fn task_failed(&mut self, task: &Task, mut failure: Failure, now: Time) {
         // A package that cannot be had does not keep its application from being removed. A registry may come back, so
         // fetching is tried some times; what is wrong with a bundle stays wrong, unless it says itself when to try again.
         let attempts = self.lifecycle.head().map_or(0, |head| head.failures).saturating_add(1);
@@ -254,6 +263,9 @@ impl App {
             self.lifecycle.pop();
             self.plan_drift_check(now);
             return;
+        }
+        if let Some((_, hook)) = self.next_lifecycle_hook() {
+            failure = again_and_again(failure, &hook, attempts);
         }
         self.facts.failed(task, &failure);
         // A stage is repeated from its first hook; a run from its beginning, because afterHelm hooks may have changed
@@ -303,6 +315,19 @@ enum Needed {
     Apply,
     /// The objects of this revision become again what they were.
     Restore(u32),
+}
+
+/// A failure of a hook that failed so often in a row, with what an operator can do once that is too often.
+pub(crate) fn again_and_again(failure: Failure, hook: &str, times: u32) -> Failure {
+    if times < limits::BREAKER_FAILURES {
+        return failure;
+    }
+    let known = failure.hint.as_ref().map(|hint| format!("{hint}; ")).unwrap_or_default();
+    let hint = format!(
+        "{known}it is tried again at once when the annotation {RETRY} changes; to go on without it, set the annotation \
+         {SKIP_HOOKS}={hook}"
+    );
+    Failure { message: format!("{} ({times} failures in a row)", failure.message), hint: Some(hint), ..failure }
 }
 
 /// The failure that an answer stands for. Something that stopped although nobody asked it to has failed.

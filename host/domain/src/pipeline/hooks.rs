@@ -7,22 +7,31 @@ use super::answers::failure_of;
 use super::task::{HookTask, Task};
 use crate::effect::{Cause, Effect};
 use crate::event::Answer;
-use crate::hook::{Change, HookDeclaration, Trigger};
+use crate::hook::{Change, HookDeclaration, RateLimit, Trigger};
 use crate::limits;
-use crate::queue::{Backoff, Queue, Ticket, Time};
+use crate::queue::{Backoff, Queue, Time};
+
+/// Reason of a failure for want of a snapshot.
+pub const NOT_SYNCHRONISED: &str = "BindingNotSynchronised";
 
 impl App {
     pub(super) fn hook_due(&mut self, hook: &str, trigger: Trigger, now: Time) {
         if !self.bindings {
             return;
         }
+        if self.is_skipped(hook) {
+            self.missed.insert(hook.to_owned());
+            return;
+        }
         let Some(declaration) = self.declaration(hook) else { return };
         let queue = declaration.queue.clone();
-        self.enqueue_hook(queue, HookTask { hook: hook.to_owned(), trigger, awaited: false }, now);
+        let collects = matches!(trigger, Trigger::Events(_));
+        let start = if collects { now.after(limits::EVENT_DEBOUNCE) } else { now };
+        self.enqueue_hook(queue, HookTask { hook: hook.to_owned(), trigger, awaited: false }, start);
     }
 
     /// One dirty flag for each hook and kind of trigger: what waits already takes the new changes along.
-    fn enqueue_hook(&mut self, queue: String, task: HookTask, now: Time) {
+    fn enqueue_hook(&mut self, queue: String, task: HookTask, start: Time) {
         let queue = self.hooks.entry(queue).or_insert_with(|| Queue::new(Backoff::HOOK));
         for entry in queue.iter_mut().filter(|entry| entry.running.is_none() && entry.task.hook == task.hook) {
             match (&mut entry.task.trigger, &task.trigger) {
@@ -34,26 +43,130 @@ impl App {
                 _ => {}
             }
         }
-        if let Err(full) = queue.push(task, now) {
+        if let Err(full) = queue.push(task, start) {
             self.facts.dropped = Some(full.to_string());
         }
     }
 
     pub(super) fn pump_hooks(&mut self, now: Time, out: &mut Vec<Effect>) {
-        let mut next_ticket = self.next_ticket;
+        let names: Vec<String> = self.hooks.keys().cloned().collect();
+        for name in names {
+            while let Some(task) = self.pick_hook(&name, now) {
+                if let Some(limit) = self.limit_of(&task) {
+                    let next = self.paces.get(&task.hook).copied().unwrap_or_default().next(limit, now);
+                    if next > now {
+                        // It waits beside the queue, so to say: others pass.
+                        if let Some(head) = self.hooks.get_mut(&name).and_then(Queue::head_mut) {
+                            head.not_before = next;
+                        }
+                        continue;
+                    }
+                }
+                self.start_hook(&name, task, now, out);
+                break;
+            }
+        }
+    }
+
+    /// The task of a queue that may start now; it is the head then.
+    fn pick_hook(&mut self, queue: &str, now: Time) -> Option<HookTask> {
+        // The predicate reads the whole application, which the queue is a part of.
+        let mut picked = self.hooks.remove(queue)?;
+        let task = picked.pick(now, |task| self.is_free(task)).map(|head| head.task.clone());
+        self.hooks.insert(queue.to_owned(), picked);
+        task
+    }
+
+    fn start_hook(&mut self, queue: &str, task: HookTask, now: Time, out: &mut Vec<Effect>) {
+        let ticket = self.ticket();
+        let Some(head) = self.hooks.get_mut(queue).and_then(Queue::head_mut) else { return };
+        head.running = Some(ticket);
+        let attempt = head.failures.saturating_add(1);
+        let limit = self.declaration(&task.hook).and_then(|declaration| declaration.rate_limit);
+        if let Some(limit) = limit {
+            self.paces.entry(task.hook.clone()).or_default().begun(limit, now);
+        }
+        out.push(Effect::RunHook { ticket, hook: task.hook, trigger: task.trigger, attempt });
+    }
+
+    /// The limit that a task waits for: synchronization runs are as many as there are bindings, whatever happens.
+    fn limit_of(&self, task: &HookTask) -> Option<RateLimit> {
+        let limited = matches!(task.trigger, Trigger::Schedule(_) | Trigger::Events(_));
+        self.declaration(&task.hook).and_then(|declaration| declaration.rate_limit).filter(|_| limited)
+    }
+
+    /// Whether a task could start: its hook does not run already, and all its snapshots can be trusted.
+    fn is_free(&self, task: &HookTask) -> bool {
+        !self.is_running(&task.hook) && self.degraded(&task.hook).is_none()
+    }
+
+    /// Whether a run of a hook is under way; there is never more than one.
+    fn is_running(&self, hook: &str) -> bool {
+        self.running_in_lifecycle.as_deref() == Some(hook) || self.is_running_in_queue(hook)
+    }
+
+    pub(super) fn is_running_in_queue(&self, hook: &str) -> bool {
+        let heads = self.hooks.values().filter_map(Queue::head);
+        heads.into_iter().any(|head| head.running.is_some() && head.task.hook == hook)
+    }
+
+    /// When a hook queue has something to start, if nothing else happens.
+    pub(super) fn hooks_wake(&self) -> Option<Time> {
+        self.hooks.values().filter_map(|queue| queue.picks_at(|task| self.is_free(task))).min()
+    }
+
+    /// Whether an operator wants a hook not to run.
+    pub(super) fn is_skipped(&self, hook: &str) -> bool {
+        self.desired.as_ref().is_some_and(|desired| desired.skip_hooks.iter().any(|name| name == hook))
+    }
+
+    /// The hooks that an operator skips are others: what waits for those that are skipped now is dropped; those that run
+    /// again see everything once.
+    pub(super) fn skips_changed(&mut self, now: Time) {
+        let skipped = self.desired.as_ref().map(|desired| desired.skip_hooks.clone()).unwrap_or_default();
         for queue in self.hooks.values_mut() {
-            let Some(head) = queue.due(now) else { continue };
-            next_ticket += 1;
-            let ticket = Ticket(next_ticket);
-            head.running = Some(ticket);
-            out.push(Effect::RunHook {
-                ticket,
-                hook: head.task.hook.clone(),
-                trigger: head.task.trigger.clone(),
-                attempt: head.failures.saturating_add(1),
+            queue.retain_waiting(|task| {
+                let stays = !skipped.contains(&task.hook);
+                if !stays {
+                    self.missed.insert(task.hook.clone());
+                }
+                stays
             });
         }
-        self.next_ticket = next_ticket;
+        self.hooks.retain(|_, queue| !queue.is_empty());
+        self.facts.failing_hooks.retain(|hook, _| !skipped.contains(hook));
+        let again: Vec<String> = self.missed.iter().filter(|hook| !skipped.contains(hook)).cloned().collect();
+        for hook in again {
+            self.missed.remove(&hook);
+            let Some(declaration) = self.declaration(&hook) else { continue };
+            let bindings: Vec<String> = declaration.kubernetes().map(|binding| binding.name.clone()).collect();
+            if self.bindings && !bindings.is_empty() {
+                self.hook_due(&hook, Trigger::Synchronization(bindings), now);
+            }
+        }
+    }
+
+    /// A binding of a hook whose snapshot cannot be trusted, with the reason.
+    pub(super) fn degraded(&self, hook: &str) -> Option<(&str, &str)> {
+        let mut of_hook = self.facts.degraded.iter().filter(|((known, _), _)| known == hook);
+        of_hook.next().map(|((_, binding), why)| (binding.as_str(), why.as_str()))
+    }
+
+    pub(super) fn binding_state(&mut self, hook: String, binding: String, problem: Option<String>) {
+        let key = (hook, binding);
+        match problem {
+            Some(why) => {
+                self.facts.degraded.insert(key, why);
+            }
+            None if self.facts.degraded.remove(&key).is_some() => {
+                // A reconciliation that failed for want of this snapshot need not wait any longer.
+                let waits = self.lifecycle.head().and_then(|head| head.failure.as_ref());
+                if waits.is_some_and(|failure| failure.reason == NOT_SYNCHRONISED) {
+                    self.lifecycle.hurry();
+                }
+            }
+            None => {}
+        }
     }
 
     pub(super) fn cancel_hook_runs(&mut self, out: &mut Vec<Effect>) {
@@ -85,6 +198,10 @@ impl App {
             if bindings.is_empty() {
                 continue;
             }
+            if self.is_skipped(&hook.name) {
+                self.missed.insert(hook.name.clone());
+                continue;
+            }
             let queue = if awaited { format!("{}/sync", hook.queue) } else { hook.queue.clone() };
             let task = HookTask { hook: hook.name.clone(), trigger: Trigger::Synchronization(bindings), awaited };
             self.enqueue_hook(queue, task, now);
@@ -98,18 +215,22 @@ impl App {
         let hook = head.task.hook.clone();
         let awaited = head.task.awaited;
         let dropped = head.cancelled;
+        let skipped = self.is_skipped(&hook);
+        let Some(queue) = self.hooks.get_mut(queue_name) else { return };
         let mut values_changed = false;
         match failure_of(answer) {
             _ if dropped => {
                 queue.pop();
             }
+            Some(_) if skipped => {
+                queue.pop();
+                self.missed.insert(hook);
+            }
             Some(failure) => {
-                self.facts.failing_hooks.insert(hook.clone(), failure.clone());
-                let allowed = self
-                    .loaded
-                    .as_ref()
-                    .and_then(|loaded| loaded.hooks.iter().find(|declaration| declaration.name == hook))
-                    .is_some_and(|declaration| declaration.allow_failure);
+                let failing = self.facts.failing_hooks.entry(hook.clone()).or_default();
+                failing.times = failing.times.saturating_add(1);
+                failing.failure = failure.clone();
+                let allowed = self.declaration(&hook).is_some_and(|declaration| declaration.allow_failure);
                 if let Some(queue) = self.hooks.get_mut(queue_name) {
                     if allowed {
                         queue.pop();

@@ -2,7 +2,7 @@
 
 use serde::{Deserialize, Serialize};
 
-use crate::hook::Trigger;
+use crate::hook::{Stage, Trigger};
 
 /// A step of a deletion. It is written down before it begins; each is safe to repeat.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Hash, Serialize, Deserialize)]
@@ -94,6 +94,39 @@ pub enum Task {
         /// How far.
         at: RemoveAt,
     },
+}
+
+impl Task {
+    /// The stage whose hooks it runs now, and which of them is next.
+    pub(super) fn stage(&self) -> Option<(Stage, usize)> {
+        match *self {
+            Self::Enable(EnableAt::Startup(index)) => Some((Stage::OnStartup, index)),
+            Self::Run { at: RunAt::Before(index), .. } => Some((Stage::BeforeHelm, index)),
+            Self::Run { at: RunAt::After(index), .. } => Some((Stage::AfterHelm, index)),
+            Self::Disable(DisableAt::Before(index))
+            | Self::Remove { step: DeletionStep::BeforeHooks, at: RemoveAt::Act(index) } => {
+                Some((Stage::BeforeDeleteHelm, index))
+            }
+            Self::Disable(DisableAt::After(index))
+            | Self::Remove { step: DeletionStep::AfterHooks, at: RemoveAt::Act(index) } => {
+                Some((Stage::AfterDeleteHelm, index))
+            }
+            _ => None,
+        }
+    }
+
+    /// The same task, the next hook of its stage left out.
+    pub(super) fn past_hook(&self) -> Self {
+        let mut task = self.clone();
+        match &mut task {
+            Self::Enable(EnableAt::Startup(index))
+            | Self::Run { at: RunAt::Before(index) | RunAt::After(index), .. }
+            | Self::Disable(DisableAt::Before(index) | DisableAt::After(index))
+            | Self::Remove { at: RemoveAt::Act(index), .. } => *index = index.saturating_add(1),
+            _ => {}
+        }
+        task
+    }
 }
 
 /// How far [`Task::Switch`] has come.

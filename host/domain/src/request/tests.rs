@@ -12,6 +12,7 @@ fn told(requests: &Requests) -> Vec<String> {
 fn each_annotation_is_read() {
     let requests = read(&[
         (SKIP_DELETE_HOOKS, "true"),
+        (SKIP_HOOKS, " web, db,,web"),
         (RETRY, "now"),
         (ROLLBACK_TO, "12"),
         (TAKE_OVER, "true"),
@@ -20,6 +21,7 @@ fn each_annotation_is_read() {
     ]);
     let expected = Requests {
         skip_delete_hooks: true,
+        skip_hooks: vec!["db".into(), "web".into()],
         retry: "now".into(),
         rollback_to: Some(12),
         take_over: true,
