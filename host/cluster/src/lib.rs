@@ -44,7 +44,7 @@ pub use release::{
     AfterRemoval, Applied, Change, DeployError, Foreign, PodTrouble, Progress, ReadyFn, ReleaseError, ReleaseOptions,
     Remaining, Removed, SeeFn,
 };
-pub use watch::{WatchEvent, WatchSpec};
+pub use watch::{Observation, WatchEvent, WatchSpec};
 
 /// A connection to a cluster. A clone is cheap and shares the client and what is known about kinds.
 #[derive(Clone)]
@@ -55,13 +55,16 @@ pub struct Cluster {
 struct Inner {
     client: kube::Client,
     discovery: discovery::Discovery,
+    hubs: watch::Hubs,
 }
 
 impl Cluster {
     /// Makes a connection of a client.
     #[must_use]
     pub fn new(client: kube::Client) -> Self {
-        Self { inner: Arc::new(Inner { client, discovery: discovery::Discovery::default() }) }
+        Self {
+            inner: Arc::new(Inner { client, discovery: discovery::Discovery::default(), hubs: watch::Hubs::default() }),
+        }
     }
 
     /// The client.

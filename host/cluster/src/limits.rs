@@ -76,3 +76,9 @@ pub(crate) const ESTABLISH_WAIT: Duration = Duration::from_secs(60);
 /// How long one request to the API server may take, watches excluded. The API server itself gives up after a minute; one
 /// that is further away than that is as good as down, and whoever asked comes again.
 pub(crate) const REQUEST_WAIT: Duration = Duration::from_secs(60);
+/// How long a shared watch waits for others to join before it lists: the bindings of a package start within it.
+pub(crate) const SHARED_WATCH_GATHER: Duration = Duration::from_millis(5);
+/// Objects that one who shares a watch may be behind before the others wait for them.
+pub(crate) const SHARED_WATCH_BACKLOG: usize = 256;
+/// How long the others wait. A filter takes microseconds; one that takes seconds an object gets a watch of its own.
+pub(crate) const SHARED_WATCH_PATIENCE: Duration = Duration::from_secs(1);

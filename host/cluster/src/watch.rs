@@ -3,6 +3,9 @@
 //! A stream begins with [`WatchEvent::Synced`] when the first list is complete, never before: "not synchronised yet" is
 //! silence or [`WatchEvent::Failed`], never an empty list. After an interruption that lost events the whole state comes
 //! again as `Synced`. The stream has no end; dropping it ends the watch.
+//!
+//! Whoever keeps only a part of each object takes [`Cluster::observe`] instead: it gives the objects of a list one by
+//! one, so that nobody holds all of them, and equal selections share one watch.
 
 use std::collections::BTreeSet;
 use std::sync::Arc;
@@ -21,8 +24,12 @@ use crate::discovery::Resource;
 use crate::error::{Error, chain};
 use crate::limits::{PAGE, UNSERVED_PAUSE, UNSERVED_PAUSE_MAX};
 
+mod shared;
+
+pub(crate) use shared::Hubs;
+
 /// A selection of objects.
-#[derive(Debug, Clone, PartialEq, Eq)]
+#[derive(Debug, Clone, PartialEq, Eq, PartialOrd, Ord)]
 pub struct WatchSpec {
     /// Kind of the objects.
     pub gvk: Gvk,
@@ -62,18 +69,62 @@ pub enum WatchEvent {
     },
 }
 
+/// What is seen of a selection. Objects are without `metadata.managedFields`.
+#[derive(Debug, Clone, PartialEq)]
+pub enum Observation {
+    /// A list begins. One that has not ended comes to nothing.
+    ListBegins,
+    /// An object of the list.
+    Listed(Arc<Value>),
+    /// The list is complete: what was not in it is not there.
+    ListEnds,
+    /// An object appeared in the selection or changed.
+    Applied(Arc<Value>),
+    /// An object left the selection; its last state.
+    Deleted(Arc<Value>),
+    /// The watch is interrupted. It goes on by itself after a pause.
+    Failed {
+        /// Stable reason, for example `KindNotServed`.
+        reason: String,
+        /// What happened.
+        message: String,
+    },
+}
+
 type Events = BoxStream<'static, Result<watcher::Event<DynamicObject>, watcher::Error>>;
 
 enum State {
     /// The kind is to be looked up, after this pause.
     Resolving { pause: Duration },
-    /// Watching; `list` is what the current list has so far.
-    Watching { resource: Resource, events: Events, list: Vec<Arc<Value>> },
+    /// Watching.
+    Watching { resource: Resource, events: Events },
 }
 
 impl Cluster {
     /// Watches a selection.
     pub fn watch(&self, spec: WatchSpec) -> impl Stream<Item = WatchEvent> + Send + 'static + use<> {
+        let mut list = Vec::new();
+        self.observe_alone(spec).filter_map(move |seen| {
+            let event = match seen {
+                Observation::ListBegins => {
+                    list.clear();
+                    None
+                }
+                Observation::Listed(object) => {
+                    list.push(object);
+                    None
+                }
+                Observation::ListEnds => Some(WatchEvent::Synced(std::mem::take(&mut list))),
+                Observation::Applied(object) => Some(WatchEvent::Applied(object)),
+                Observation::Deleted(object) => Some(WatchEvent::Deleted(object)),
+                Observation::Failed { reason, message } => Some(WatchEvent::Failed { reason, message }),
+            };
+            std::future::ready(event)
+        })
+    }
+
+    /// Watches a selection with a connection of its own.
+    fn observe_alone(&self, spec: WatchSpec) -> impl Stream<Item = Observation> + Send + 'static + use<> {
         let cluster = self.clone();
         let start = State::Resolving { pause: Duration::ZERO };
         futures::stream::unfold((cluster, spec, start), |(cluster, spec, mut state)| async move {
@@ -89,7 +140,7 @@ impl Cluster {
 }
 
 /// Goes one step on.
-async fn step(cluster: &Cluster, spec: &WatchSpec, state: State) -> (State, Option<WatchEvent>) {
+async fn step(cluster: &Cluster, spec: &WatchSpec, state: State) -> (State, Option<Observation>) {
     match state {
         State::Resolving { pause } => {
             if !pause.is_zero() {
@@ -100,7 +151,7 @@ async fn step(cluster: &Cluster, spec: &WatchSpec, state: State) -> (State, Opti
                 Ok(resource)
                     if spec.namespace.is_some() && resource.scope == barbless_domain::grant::Scope::Cluster =>
                 {
-                    let event = WatchEvent::Failed {
+                    let event = Observation::Failed {
                         reason: "ScopeMismatch".to_owned(),
                         message: format!("{} is cluster-scoped, and a namespace was asked for", spec.gvk),
                     };
@@ -108,7 +159,7 @@ async fn step(cluster: &Cluster, spec: &WatchSpec, state: State) -> (State, Opti
                 }
                 Ok(resource) => {
                     let events = open(cluster, spec, &resource);
-                    (State::Watching { resource, events, list: Vec::new() }, None)
+                    (State::Watching { resource, events }, None)
                 }
                 Err(error) => {
                     let pause = (pause * 2).clamp(UNSERVED_PAUSE, UNSERVED_PAUSE_MAX);
@@ -116,32 +167,26 @@ async fn step(cluster: &Cluster, spec: &WatchSpec, state: State) -> (State, Opti
                 }
             }
         }
-        State::Watching { resource, mut events, mut list } => match events.next().await {
+        State::Watching { resource, mut events } => match events.next().await {
             None => (State::Resolving { pause: UNSERVED_PAUSE }, None),
             Some(Err(error)) => {
                 let event = watch_failed(&error);
                 // A definition that was removed and came back may have another plural or scope.
-                if matches!(&event, WatchEvent::Failed { reason, .. } if reason == "NotFound") {
+                if matches!(&event, Observation::Failed { reason, .. } if reason == "NotFound") {
                     cluster.inner.discovery.forget_version(&spec.gvk.api_version());
                     return (State::Resolving { pause: UNSERVED_PAUSE }, Some(event));
                 }
-                (State::Watching { resource, events, list }, Some(event))
+                (State::Watching { resource, events }, Some(event))
             }
             Some(Ok(event)) => {
                 let event = match event {
-                    watcher::Event::Init => {
-                        list.clear();
-                        None
-                    }
-                    watcher::Event::InitApply(object) => {
-                        list.extend(selected(spec, &resource, object));
-                        None
-                    }
-                    watcher::Event::InitDone => Some(WatchEvent::Synced(std::mem::take(&mut list))),
-                    watcher::Event::Apply(object) => selected(spec, &resource, object).map(WatchEvent::Applied),
-                    watcher::Event::Delete(object) => selected(spec, &resource, object).map(WatchEvent::Deleted),
+                    watcher::Event::Init => Some(Observation::ListBegins),
+                    watcher::Event::InitApply(object) => selected(spec, &resource, object).map(Observation::Listed),
+                    watcher::Event::InitDone => Some(Observation::ListEnds),
+                    watcher::Event::Apply(object) => selected(spec, &resource, object).map(Observation::Applied),
+                    watcher::Event::Delete(object) => selected(spec, &resource, object).map(Observation::Deleted),
                 };
-                (State::Watching { resource, events, list }, event)
+                (State::Watching { resource, events }, event)
             }
         },
     }
@@ -217,11 +262,11 @@ fn selected(spec: &WatchSpec, resource: &Resource, mut object: DynamicObject) ->
     Some(Arc::new(value))
 }
 
-fn failed(error: &Error) -> WatchEvent {
-    WatchEvent::Failed { reason: error.reason().to_owned(), message: error.chain() }
+fn failed(error: &Error) -> Observation {
+    Observation::Failed { reason: error.reason().to_owned(), message: error.chain() }
 }
 
-fn watch_failed(error: &watcher::Error) -> WatchEvent {
+fn watch_failed(error: &watcher::Error) -> Observation {
     let status = match error {
         watcher::Error::InitialListFailed(kube::Error::Api(status))
         | watcher::Error::WatchStartFailed(kube::Error::Api(status))
@@ -230,10 +275,10 @@ fn watch_failed(error: &watcher::Error) -> WatchEvent {
         _ => None,
     };
     match status {
-        Some(status) => WatchEvent::Failed {
+        Some(status) => Observation::Failed {
             reason: if status.reason.is_empty() { "ApiError".to_owned() } else { status.reason.clone() },
             message: status.message.clone(),
         },
-        None => WatchEvent::Failed { reason: "ApiUnreachable".to_owned(), message: chain(error) },
+        None => Observation::Failed { reason: "ApiUnreachable".to_owned(), message: chain(error) },
     }
 }

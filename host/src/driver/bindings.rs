@@ -7,7 +7,7 @@ use std::collections::BTreeMap;
 use std::sync::Arc;
 use std::time::Duration;
 
-use barbless_cluster::{WatchEvent, WatchSpec};
+use barbless_cluster::{Observation, WatchSpec};
 use barbless_domain::event::{Answer, Event, Failure};
 use barbless_domain::grant::Scope;
 use barbless_domain::hook::{Change, HookDeclaration, KubernetesBinding, Projection};
@@ -19,6 +19,7 @@ use futures::StreamExt as _;
 use serde_json::Value;
 use tokio::sync::{oneshot, watch};
 use tokio::task::JoinSet;
+use tokio::time::Instant;
 use tokio_util::sync::CancellationToken;
 
 use super::Context;
@@ -29,6 +30,13 @@ pub(super) const SYNCHRONISATION: Duration = Duration::from_secs(60);
 
 /// First and longest pause before a watch whose filter failed lists everything again.
 const FILTER_PAUSE: (Duration, Duration) = (Duration::from_secs(1), Duration::from_secs(60));
+
+/// How long a watch may be interrupted before the application is told that the snapshot has no news: an API server that
+/// restarts is back by then.
+const INTERRUPTED: Duration = Duration::from_secs(30);
+/// How long an interrupted watch has to be quiet to count as going on: longer than the longest pause between two
+/// attempts, each of which would fail with a word.
+const QUIET: Duration = Duration::from_secs(60);
 
 /// The tasks of all bindings. They end when this is dropped.
 pub(super) struct Bindings {
@@ -92,7 +100,7 @@ pub(super) async fn start(context: &Arc<Context>, token: &CancellationToken) -> 
     }
     tasks.spawn(schedules(Arc::clone(context), Arc::clone(&package), opened));
     let bindings = Bindings { tasks, gate: Gate(Arc::new(gate)) };
-    let deadline = tokio::time::Instant::now() + SYNCHRONISATION;
+    let deadline = Instant::now() + SYNCHRONISATION;
     for Waiting { name, synced, problem } in waiting {
         tokio::select! {
             result = synced => if result.is_err() {
@@ -163,38 +171,92 @@ struct Watched {
     problem: watch::Sender<String>,
 }
 
+/// Since when a watch is interrupted. It goes on by itself without a word, so silence is a good sign.
+#[derive(Default)]
+struct Interruption {
+    since: Option<Instant>,
+    last: Option<Instant>,
+    told: bool,
+}
+
+impl Interruption {
+    /// It failed once more; whether the snapshot has been without news for too long by now.
+    fn failed(&mut self) -> bool {
+        let now = Instant::now();
+        self.last = Some(now);
+        now - *self.since.get_or_insert(now) >= INTERRUPTED && !self.told
+    }
+
+    /// It works again, or there was no interruption; whether the application was told of one.
+    fn over(&mut self) -> bool {
+        std::mem::take(self).told
+    }
+
+    /// When silence means that it is over.
+    fn quiet_at(&self) -> Option<Instant> {
+        self.last.map(|last| last + QUIET)
+    }
+}
+
 impl Watched {
     async fn run(self, spec: WatchSpec, tell: oneshot::Sender<()>, mut opened: watch::Receiver<bool>) {
         let mut tell = Some(tell);
         let mut held: Vec<Change> = Vec::new();
+        let mut list: Vec<Projected> = Vec::new();
         let mut pause = FILTER_PAUSE.0;
-        let mut events = self.context.services.cluster.watch(spec.clone()).boxed();
+        let mut interruption = Interruption::default();
+        let mut broken = false;
+        let mut events = self.context.services.cluster.observe(spec.clone()).boxed();
         loop {
             let is_open = *opened.borrow_and_update();
             if is_open && !held.is_empty() {
                 self.tell(std::mem::take(&mut held)).await;
             }
+            let quiet = interruption.quiet_at();
             let event = tokio::select! {
                 event = events.next() => event,
                 changed = opened.changed(), if !is_open => match changed {
                     Ok(()) => continue,
                     Err(_) => return,
                 },
+                () = tokio::time::sleep_until(quiet.unwrap_or_else(Instant::now)), if quiet.is_some() => {
+                    if interruption.over() {
+                        self.tell_state(None).await;
+                    }
+                    continue;
+                }
                 // The loop of the application has ended.
                 () = self.context.events.closed() => return,
             };
             // The stream never ends by itself.
             let Some(event) = event else { return };
-            let synced = matches!(event, WatchEvent::Synced(_));
-            match self.take(event).await {
+            if let Observation::Failed { reason, message } = &event {
+                let problem = format!("{reason}: {message}");
+                tracing::warn!(application = %self.context.instance.id, hook = self.hook, binding = self.binding.name,
+                    reason, message, "a watch is interrupted");
+                self.problem.send_replace(problem.clone());
+                if interruption.failed() {
+                    interruption.told = true;
+                    self.tell_state(Some(format!("no news for {} seconds: {problem}", INTERRUPTED.as_secs()))).await;
+                }
+                continue;
+            }
+            let synced = matches!(event, Observation::ListEnds);
+            match self.take(event, &mut list).await {
                 Ok(changes) => held.extend(changes),
                 Err(FilterFailed) => {
+                    broken = true;
+                    let why = self.problem.borrow().clone();
+                    self.tell_state(Some(why)).await;
                     // Only a complete list makes the snapshot whole again, and nobody knows when the next would come.
                     tokio::time::sleep(pause).await;
                     pause = (pause * 2).min(FILTER_PAUSE.1);
-                    events = self.context.services.cluster.watch(spec.clone()).boxed();
+                    events = self.context.services.cluster.observe(spec.clone()).boxed();
                     continue;
                 }
+            }
+            if interruption.over() && !broken {
+                self.tell_state(None).await;
             }
             if synced && let Some(tell) = tell.take() {
                 // The synchronization run sees all of this; after a list whose filter failed it would count as new.
@@ -204,6 +266,9 @@ impl Watched {
             }
             if synced {
                 pause = FILTER_PAUSE.0;
+                if std::mem::take(&mut broken) {
+                    self.tell_state(None).await;
+                }
             }
             let over = held.len().saturating_sub(CHANGES_PER_RUN);
             held.drain(..over);
@@ -215,37 +280,43 @@ impl Watched {
         let _ = self.context.events.send(event).await;
     }
 
+    /// Whether the snapshot can be trusted. It is told at once, whatever else is held back.
+    async fn tell_state(&self, problem: Option<String>) {
+        let event = Event::BindingState { hook: self.hook.clone(), binding: self.binding.name.clone(), problem };
+        let _ = self.context.events.send(event).await;
+    }
+
     fn with_store<T>(&self, act: impl FnOnce(&mut SnapshotStore) -> T) -> Option<T> {
         let mut data = self.context.instance.data();
         data.snapshots.get_mut(&self.hook)?.get_mut(&self.binding.name).map(act)
     }
 
-    async fn take(&self, event: WatchEvent) -> Result<Vec<Change>, FilterFailed> {
+    async fn take(&self, event: Observation, list: &mut Vec<Projected>) -> Result<Vec<Change>, FilterFailed> {
         Ok(match event {
-            WatchEvent::Synced(objects) => {
-                let mut projected = Vec::with_capacity(objects.len());
-                for object in objects {
-                    match self.project(&object).await {
-                        Ok(one) => projected.push(one),
-                        Err(reason) => return Err(self.filter_failed(&object, &reason)),
-                    }
-                }
-                self.with_store(|store| store.replace(projected)).unwrap_or_default()
+            Observation::ListBegins => {
+                list.clear();
+                Vec::new()
             }
-            WatchEvent::Applied(object) => match self.project(&object).await {
+            Observation::Listed(object) => match self.project(&object).await {
+                Ok(one) => {
+                    list.push(one);
+                    Vec::new()
+                }
+                Err(reason) => return Err(self.filter_failed(&object, &reason)),
+            },
+            Observation::ListEnds => {
+                let list = std::mem::take(list);
+                self.with_store(|store| store.replace(list)).unwrap_or_default()
+            }
+            Observation::Applied(object) => match self.project(&object).await {
                 Ok(one) => self.with_store(|store| store.put(one)).flatten().into_iter().collect(),
                 Err(reason) => return Err(self.filter_failed(&object, &reason)),
             },
-            WatchEvent::Deleted(object) => {
+            Observation::Deleted(object) => {
                 let (namespace, name) = snapshot::key_of(&object);
                 self.with_store(|store| store.remove(&namespace, &name)).flatten().into_iter().collect()
             }
-            WatchEvent::Failed { reason, message } => {
-                tracing::warn!(application = %self.context.instance.id, hook = self.hook, binding = self.binding.name,
-                    reason, message, "a watch is interrupted");
-                self.problem.send_replace(format!("{reason}: {message}"));
-                Vec::new()
-            }
+            Observation::Failed { .. } => Vec::new(),
         })
     }
 

@@ -5,7 +5,7 @@ use futures::{Stream, StreamExt};
 use serde_json::{Value, json};
 
 use super::{config_map, gvk, reference, start};
-use crate::{WatchEvent, WatchSpec};
+use crate::{Observation, WatchEvent, WatchSpec};
 
 async fn next(events: &mut (impl Stream<Item = WatchEvent> + Unpin)) -> WatchEvent {
     tokio::time::timeout(Duration::from_secs(10), events.next()).await.expect("an event in time").expect("no end")
@@ -109,4 +109,110 @@ async fn an_empty_selection_is_synchronised_and_an_unserved_kind_is_not() {
             }
         }
     }
+}
+
+/// What is seen up to the end of the next list.
+async fn list(events: &mut (impl Stream<Item = Observation> + Unpin)) -> String {
+    let mut seen = Vec::new();
+    loop {
+        match observed(events).await.as_str() {
+            "ends" => return seen.join(" "),
+            "begins" => seen.clear(),
+            other => seen.push(other.to_owned()),
+        }
+    }
+}
+
+async fn observed(events: &mut (impl Stream<Item = Observation> + Unpin)) -> String {
+    let next = tokio::time::timeout(Duration::from_secs(10), events.next()).await;
+    match next.expect("something in time").expect("no end") {
+        Observation::ListBegins => "begins".to_owned(),
+        Observation::Listed(object) => name(&object).to_owned(),
+        Observation::ListEnds => "ends".to_owned(),
+        Observation::Applied(object) => format!("applied {}", name(&object)),
+        Observation::Deleted(object) => format!("deleted {}", name(&object)),
+        Observation::Failed { reason, .. } => format!("failed {reason}"),
+    }
+}
+
+/// Leaves out the ConfigMap that every namespace has.
+fn not_the_root() -> FieldRequirement {
+    FieldRequirement { field: "metadata.name".to_owned(), equals: false, value: "kube-root-ca.crt".to_owned() }
+}
+
+fn lists(devcluster: &barbless_devcluster::DevCluster) -> usize {
+    let journal = devcluster.journal();
+    journal.iter().filter(|it| it.verb == "list" && it.path.ends_with("/configmaps")).count()
+}
+
+#[tokio::test]
+async fn equal_selections_share_one_list_and_one_watch() {
+    let (devcluster, cluster) = start(false).await;
+    cluster.put(config_map("a", json!({}))).await;
+    cluster.put(config_map("b", json!({}))).await;
+    let expression =
+        |key: &str| LabelRequirement { key: key.to_owned(), operator: LabelOperator::DoesNotExist, values: Vec::new() };
+    let spec = |keys: [&str; 2]| WatchSpec {
+        fields: vec![not_the_root()],
+        labels: Some(LabelSelector { match_labels: Vec::new(), match_expressions: keys.map(expression).to_vec() }),
+        ..WatchSpec::all(gvk("v1", "ConfigMap"), Some("demo".to_owned()))
+    };
+    let before = lists(&devcluster);
+    let mut streams: Vec<_> = (0..20)
+        .map(|index| Box::pin(cluster.observe(spec(if index % 2 == 0 { ["x", "y"] } else { ["y", "x"] }))))
+        .collect();
+    for stream in &mut streams {
+        assert_eq!(list(stream).await, "a b");
+    }
+    assert_eq!(lists(&devcluster) - before, 1, "one list for all");
+    assert_eq!(cluster.shared_watches(), 1);
+    cluster.put(config_map("c", json!({}))).await;
+    for stream in &mut streams {
+        assert_eq!(observed(stream).await, "applied c");
+    }
+    // Whoever comes late sees everything; the others see it again.
+    let mut late = Box::pin(cluster.observe(spec(["x", "y"])));
+    assert_eq!(list(&mut late).await, "a b c");
+    assert_eq!(list(&mut streams[3]).await, "a b c");
+    assert_eq!(lists(&devcluster) - before, 2);
+    // The end of the first one is not the end of the others.
+    drop(streams.remove(0));
+    cluster.put(config_map("d", json!({}))).await;
+    assert_eq!(observed(&mut late).await, "applied d");
+    drop((streams, late));
+    for _ in 0..100 {
+        if cluster.shared_watches() == 0 {
+            return;
+        }
+        tokio::time::sleep(Duration::from_millis(20)).await;
+    }
+    panic!("the watch goes on although nobody wants it");
+}
+
+#[tokio::test]
+async fn who_is_slow_delays_nobody_for_long_and_misses_nothing() {
+    let (_devcluster, cluster) = start(false).await;
+    let all = WatchSpec::all(gvk("v1", "ConfigMap"), Some("demo".to_owned()));
+    let spec = WatchSpec { fields: vec![not_the_root()], ..all };
+    let mut slow = Box::pin(cluster.observe(spec.clone()));
+    let mut quick = Box::pin(cluster.observe(spec));
+    assert_eq!(list(&mut quick).await, "");
+    for number in 0..crate::limits::SHARED_WATCH_BACKLOG + 20 {
+        cluster.put(config_map(&format!("o{number:04}"), json!({}))).await;
+        assert_eq!(observed(&mut quick).await, format!("applied o{number:04}"));
+    }
+    // It sees what had been handed to it, and then the whole state.
+    assert_eq!(list(&mut slow).await, "");
+    let whole = list(&mut slow).await;
+    assert_eq!(whole.split(' ').count(), crate::limits::SHARED_WATCH_BACKLOG + 20);
+}
+
+#[tokio::test]
+async fn who_joins_while_a_kind_is_not_served_is_told() {
+    let (_devcluster, cluster) = start(false).await;
+    let spec = WatchSpec::all(gvk("example.org/v1", "Widget"), Some("demo".to_owned()));
+    let mut first = Box::pin(cluster.observe(spec.clone()));
+    assert_eq!(observed(&mut first).await, "failed KindNotServed");
+    let mut second = Box::pin(cluster.observe(spec));
+    assert_eq!(observed(&mut second).await, "failed KindNotServed");
 }
