@@ -106,6 +106,28 @@ impl Context {
         self.snapshot(binding)?.to_vec()
     }
 
+    /// The objects of the changes that led to this run, one for each of [`Trigger::Events`] and in the same order: as
+    /// they are now or, where they are gone, as they were last. Empty for other triggers.
+    ///
+    /// A run may be told of fewer changes than there were, and an interruption of the watch hides some: decide by the
+    /// snapshots, and use this to save work.
+    ///
+    /// ```
+    /// use barbless_sdk::prelude::*;
+    ///
+    /// fn names(ctx: &mut Context) -> Result<()> {
+    ///     let names: Vec<String> = ctx.changed().iter().map(|object| object.name()).collect();
+    ///     ctx.values().set("/internal/changed", &names)
+    /// }
+    ///
+    /// let pod = json!({"metadata": {"name": "web-0"}});
+    /// let test = TestContext::builder().snapshot("pods", vec![pod]).change("pods", WatchEventType::Modified, "web-0");
+    /// assert_eq!(test.run(names).values()["internal"]["changed"], json!(["web-0"]));
+    /// ```
+    pub fn changed(&self) -> Snapshot {
+        Snapshot::of_changes(host::changed())
+    }
+
     /// Where operations are collected.
     pub fn patches(&self) -> Patches<'_> {
         Patches::new(&self.collector)

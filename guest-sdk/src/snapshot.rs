@@ -39,6 +39,10 @@ impl Snapshot {
         }
     }
 
+    pub(crate) fn of_changes(handle: host::SnapshotHandle) -> Self {
+        Self { handle, binding: "of the changes".to_owned() }
+    }
+
     /// How many objects there are.
     pub fn len(&self) -> usize {
         // Lossless: a guest has 32-bit addresses, everything else has wider ones.

@@ -230,6 +230,9 @@ impl TestContext {
             let binding = bindings.iter().find(|binding| binding.name == name);
             self.state.snapshots.insert(name, state::contents(given, binding));
         }
+        if let Trigger::Events(changes) = &self.trigger {
+            self.state.changes.clone_from(changes);
+        }
         let state = Rc::new(RefCell::new(self.state));
         let run = wit::Context { trigger: self.trigger, attempt: self.attempt, dry_run: self.dry_run };
         let mut ctx = Context::new(run, host::Collector::new(Rc::clone(&state)));
@@ -448,6 +451,7 @@ impl Default for State {
                 package_version: "0.1.0".to_owned(),
             },
             snapshots: std::collections::BTreeMap::new(),
+            changes: Vec::new(),
             // 2025-01-01T00:00:00Z
             now_unix_ms: 1_735_689_600_000,
             random: 1,

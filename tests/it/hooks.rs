@@ -1,6 +1,9 @@
-//! The rows of hooks (`hooks::`): what shell-operator and its relatives do, as tests by the number of their row. Where our
-//! decision differs, the test has ours, and says so.
+//! The engine of hooks (`hooks::`), row by row of the conformance tables: bindings, snapshots, queues, operations, values.
+//!
+//! Rows say what shell-operator and its relatives do. Where our decision differs, the test has ours, and says so. The
+//! bindings of rows N are configurations of shell-operator, as the rows have them.
 
+mod bindings;
 mod jq;
 mod operate;
 mod patches;

@@ -11,7 +11,7 @@ pub(crate) use wit::log::write as log;
 pub(crate) use wit::metrics::{counter_add, gauge_set, histogram_observe};
 pub(crate) use wit::random::{bytes as random_bytes, next_u64};
 pub(crate) use wit::settings::get as settings_get;
-pub(crate) use wit::snapshots::{Item as ItemHandle, Snapshot as SnapshotHandle, open as snapshot_open};
+pub(crate) use wit::snapshots::{Item as ItemHandle, Snapshot as SnapshotHandle, changed, open as snapshot_open};
 pub(crate) use wit::values::{get as values_get, remove as values_remove, set as values_set};
 
 /// The collector that `run` was lent.

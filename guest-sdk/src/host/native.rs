@@ -61,6 +61,10 @@ pub(crate) fn snapshot_open(binding: &str) -> Result<SnapshotHandle, SnapshotErr
     with(|state| state.snapshot_open(binding))
 }
 
+pub(crate) fn changed() -> SnapshotHandle {
+    with(|state| state.changed())
+}
+
 pub(crate) fn log(level: Level, message: &str, fields: &[(String, String)]) {
     with(|state| state.log(level, message, fields));
 }

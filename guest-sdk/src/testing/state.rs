@@ -10,7 +10,7 @@ use super::{Given, LogLine, Measurement, MeasurementKind, Operation, Options, do
 use crate::bindings::hooks::barbless::hooks::patch_collector as wit;
 use crate::bindings::hooks::barbless::hooks::snapshots::SnapshotError;
 use crate::bindings::hooks::barbless::hooks::values::ValuesError;
-use crate::context::Identity;
+use crate::context::{Change, Identity};
 use crate::declaration::{KubernetesBinding, LabelOperator, LabelSelector};
 use crate::log::Level;
 use crate::patches::ObjectRef;
@@ -24,6 +24,7 @@ pub(crate) struct State {
     pub(crate) settings: Value,
     pub(crate) instance: Identity,
     pub(crate) snapshots: BTreeMap<String, Contents>,
+    pub(crate) changes: Vec<Change>,
     pub(crate) now_unix_ms: u64,
     pub(crate) random: u64,
     pub(crate) operations: Vec<Operation>,
@@ -98,6 +99,25 @@ impl State {
             Some(Contents::NotSynchronised(reason)) => Err(SnapshotError::NotSynchronised(reason.clone())),
             Some(Contents::Items(entries)) => Ok(SnapshotHandle { entries: Rc::clone(entries) }),
         }
+    }
+
+    pub(crate) fn changed(&self) -> SnapshotHandle {
+        let of = |change: &Change| {
+            let known = match self.snapshots.get(&change.binding) {
+                Some(Contents::Items(entries)) => entries
+                    .iter()
+                    .find(|entry| entry.name == change.name && entry.namespace == change.namespace)
+                    .or_else(|| entries.iter().find(|entry| entry.name == change.name && entry.namespace.is_empty())),
+                _ => None,
+            };
+            Entry {
+                namespace: change.namespace.clone(),
+                name: change.name.clone(),
+                projection: known.map_or(Value::Null, |entry| entry.projection.clone()),
+                object: known.and_then(|entry| entry.object.clone()),
+            }
+        };
+        SnapshotHandle { entries: Rc::new(self.changes.iter().map(of).collect()) }
     }
 
     pub(crate) fn log(&mut self, level: Level, message: &str, fields: &[(String, String)]) {

@@ -1,6 +1,10 @@
 //! Hooks and their bindings, as a component declares them.
 
+use std::sync::Arc;
+
 use serde::{Deserialize, Serialize};
+
+use crate::run::SnapshotItem;
 
 /// Queue of a hook that names none.
 pub const DEFAULT_QUEUE: &str = "main";
@@ -202,7 +206,7 @@ pub enum WatchEventType {
 }
 
 /// Why a run takes place.
-#[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
+#[derive(Debug, Clone, PartialEq, Serialize, Deserialize)]
 #[serde(rename_all = "camelCase")]
 pub enum Trigger {
     /// A moment of the lifecycle.
@@ -229,7 +233,7 @@ impl Trigger {
 }
 
 /// One change that led to a run.
-#[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
+#[derive(Debug, Clone, PartialEq, Serialize, Deserialize)]
 pub struct Change {
     /// Kubernetes binding.
     pub binding: String,
@@ -239,6 +243,9 @@ pub struct Change {
     pub namespace: String,
     /// Name of the object.
     pub name: String,
+    /// What was last known of an object that is gone.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub last: Option<Arc<SnapshotItem>>,
 }
 
 impl HookDeclaration {

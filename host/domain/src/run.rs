@@ -8,7 +8,7 @@ use serde::{Deserialize, Serialize};
 use serde_json::Value;
 use sha2::{Digest as _, Sha256};
 
-use crate::hook::Trigger;
+use crate::hook::{Change, Trigger};
 use crate::operation::{Operation, OperationResult};
 
 /// Which application a hook runs for.
@@ -50,6 +50,24 @@ pub struct RunInput {
     pub seed: [u8; 32],
 }
 
+impl RunInput {
+    /// The objects of the changes that led to the run, one for each and in their order: as they are now or, where they
+    /// are gone, as they were last.
+    #[must_use]
+    pub fn changed(&self) -> Snapshot {
+        let Trigger::Events(changes) = &self.trigger else { return Snapshot::default() };
+        let of = |change: &Change| {
+            let now = match self.snapshots.get(&change.binding) {
+                Some(SnapshotState::Ready(snapshot)) => snapshot.find(&change.namespace, &change.name),
+                _ => None,
+            };
+            let none = || SnapshotItem::new(change.namespace.clone(), change.name.clone(), Value::Null, None);
+            now.or_else(|| change.last.clone()).unwrap_or_else(|| Arc::new(none()))
+        };
+        Snapshot::new(changes.iter().map(of).collect())
+    }
+}
+
 /// A snapshot, or why there is none.
 #[derive(Debug, Clone, PartialEq)]
 pub enum SnapshotState {
@@ -73,6 +91,14 @@ impl Snapshot {
     #[must_use]
     pub fn new(items: Vec<Arc<SnapshotItem>>) -> Self {
         Self { items, sum: Memo::default() }
+    }
+
+    /// The object of this name.
+    #[must_use]
+    pub fn find(&self, namespace: &str, name: &str) -> Option<Arc<SnapshotItem>> {
+        let key = |item: &Arc<SnapshotItem>| (item.namespace.as_str(), item.name.as_str()).cmp(&(namespace, name));
+        let index = self.items.binary_search_by(key).ok()?;
+        self.items.get(index).cloned()
     }
 
     /// Digest and size of the whole. Worked out once; an object that other snapshots have too is not read again.

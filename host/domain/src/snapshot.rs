@@ -120,8 +120,8 @@ impl SnapshotStore {
             changes.extend(event.and_then(|event| self.change(event, &key)));
             self.keep(key, object);
         }
-        for key in old.keys() {
-            changes.extend(self.change(WatchEventType::Deleted, key));
+        for (key, item) in old {
+            changes.extend(self.gone(&key, item));
         }
         if first { Vec::new() } else { changes }
     }
@@ -142,9 +142,9 @@ impl SnapshotStore {
     /// An object is gone; filters are not asked.
     pub fn remove(&mut self, namespace: &str, name: &str) -> Option<Change> {
         let key = (namespace.to_owned(), name.to_owned());
-        self.items.remove(&key)?;
+        let item = self.items.remove(&key)?;
         self.view = None;
-        self.change(WatchEventType::Deleted, &key)
+        self.gone(&key, item)
     }
 
     /// The filter of the binding failed: until the next complete list the snapshot cannot be trusted.
@@ -196,6 +196,12 @@ impl SnapshotStore {
             event,
             namespace: namespace.clone(),
             name: name.clone(),
+            last: None,
         })
+    }
+
+    fn gone(&self, key: &Key, item: Arc<SnapshotItem>) -> Option<Change> {
+        let change = self.change(WatchEventType::Deleted, key)?;
+        Some(Change { last: Some(item), ..change })
     }
 }

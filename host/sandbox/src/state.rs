@@ -40,6 +40,8 @@ pub(crate) struct State {
     pub(crate) memory: MemoryMeter,
     pub(crate) patches: Patches,
     pub(crate) values: Document,
+    /// The objects of the changes that led to the run, once the guest has asked for them.
+    pub(crate) changed: Option<Arc<Snapshot>>,
     /// Snapshots that were opened, by the number of their handles.
     pub(crate) opened: Vec<Arc<Snapshot>>,
     pub(crate) log: Log,
@@ -66,6 +68,7 @@ impl State {
             clock,
             patches: Patches::default(),
             values,
+            changed: None,
             opened: Vec::new(),
             log,
             panic: None,

@@ -1,6 +1,6 @@
 //! The hook queues: what comes into them, and what the runs of their hooks lead to.
 
-use std::collections::BTreeMap;
+use std::collections::{BTreeMap, BTreeSet};
 
 use super::App;
 use super::answers::failure_of;
@@ -9,7 +9,7 @@ use crate::effect::{Cause, Effect};
 use crate::event::Answer;
 use crate::hook::{Change, HookDeclaration, RateLimit, Trigger};
 use crate::limits;
-use crate::queue::{Backoff, Queue, Time};
+use crate::queue::{Backoff, Entry, Queue, Time};
 
 /// Reason of a failure for want of a snapshot.
 pub const NOT_SYNCHRONISED: &str = "BindingNotSynchronised";
@@ -25,9 +25,43 @@ impl App {
         }
         let Some(declaration) = self.declaration(hook) else { return };
         let queue = declaration.queue.clone();
+        let Some(trigger) = self.without_awaited(hook, trigger) else { return };
         let collects = matches!(trigger, Trigger::Events(_));
         let start = if collects { now.after(limits::EVENT_DEBOUNCE) } else { now };
         self.enqueue_hook(queue, HookTask { hook: hook.to_owned(), trigger, awaited: false }, start);
+    }
+
+    /// Leaves out what a synchronization run that has not begun will see; nothing if that is all.
+    fn without_awaited(&self, hook: &str, trigger: Trigger) -> Option<Trigger> {
+        let Trigger::Events(mut changes) = trigger else { return Some(trigger) };
+        let waiting: Vec<&Vec<String>> = self
+            .synchronizations(hook)
+            .filter(|(entry, _)| entry.running.is_none())
+            .map(|(_, bindings)| bindings)
+            .collect();
+        changes.retain(|change| !waiting.iter().any(|bindings| bindings.contains(&change.binding)));
+        (!changes.is_empty()).then_some(Trigger::Events(changes))
+    }
+
+    /// The synchronization runs of a hook that have not succeeded, with their bindings.
+    fn synchronizations(&self, hook: &str) -> impl Iterator<Item = (&Entry<HookTask>, &Vec<String>)> {
+        let entries = self.hooks.values().flat_map(Queue::iter).filter(move |entry| entry.task.hook == hook);
+        entries.filter_map(|entry| match &entry.task.trigger {
+            Trigger::Synchronization(bindings) => Some((entry, bindings)),
+            _ => None,
+        })
+    }
+
+    /// A synchronization run failed: its repetition sees what has changed meanwhile.
+    fn forget_changes(&mut self, hook: &str, bindings: &[String]) {
+        for queue in self.hooks.values_mut() {
+            for entry in queue.iter_mut().filter(|entry| entry.running.is_none() && entry.task.hook == hook) {
+                if let Trigger::Events(changes) = &mut entry.task.trigger {
+                    changes.retain(|change| !bindings.contains(&change.binding));
+                }
+            }
+            queue.retain_waiting(|task| !matches!(&task.trigger, Trigger::Events(changes) if changes.is_empty()));
+        }
     }
 
     /// One dirty flag for each hook and kind of trigger: what waits already takes the new changes along.
@@ -71,10 +105,15 @@ impl App {
     /// The task of a queue that may start now; it is the head then.
     fn pick_hook(&mut self, queue: &str, now: Time) -> Option<HookTask> {
         // The predicate reads the whole application, which the queue is a part of.
-        let mut picked = self.hooks.remove(queue)?;
-        let task = picked.pick(now, |task| self.is_free(task)).map(|head| head.task.clone());
-        self.hooks.insert(queue.to_owned(), picked);
-        task
+        let free: BTreeSet<(String, &'static str)> = self
+            .hooks
+            .get(queue)?
+            .iter()
+            .filter(|entry| self.is_free(&entry.task))
+            .map(|entry| (entry.task.hook.clone(), entry.task.trigger.as_str()))
+            .collect();
+        let is_free = |task: &HookTask| free.contains(&(task.hook.clone(), task.trigger.as_str()));
+        self.hooks.get_mut(queue)?.pick(now, is_free).map(|head| head.task.clone())
     }
 
     fn start_hook(&mut self, queue: &str, task: HookTask, now: Time, out: &mut Vec<Effect>) {
@@ -95,9 +134,11 @@ impl App {
         self.declaration(&task.hook).and_then(|declaration| declaration.rate_limit).filter(|_| limited)
     }
 
-    /// Whether a task could start: its hook does not run already, and all its snapshots can be trusted.
+    /// Whether a task could start: its hook does not run already, all its snapshots can be trusted, and events come
+    /// after the synchronization.
     fn is_free(&self, task: &HookTask) -> bool {
-        !self.is_running(&task.hook) && self.degraded(&task.hook).is_none()
+        let early = matches!(task.trigger, Trigger::Events(_)) && self.synchronizations(&task.hook).next().is_some();
+        !early && !self.is_running(&task.hook) && self.degraded(&task.hook).is_none()
     }
 
     /// Whether a run of a hook is under way; there is never more than one.
@@ -214,6 +255,7 @@ impl App {
         head.running = None;
         let hook = head.task.hook.clone();
         let awaited = head.task.awaited;
+        let trigger = head.task.trigger.clone();
         let dropped = head.cancelled;
         let skipped = self.is_skipped(&hook);
         let Some(queue) = self.hooks.get_mut(queue_name) else { return };
@@ -237,6 +279,9 @@ impl App {
                     } else {
                         queue.fail(failure, now);
                     }
+                }
+                if let (false, Trigger::Synchronization(bindings)) = (allowed, &trigger) {
+                    self.forget_changes(&hook, bindings);
                 }
             }
             None => {
@@ -265,7 +310,7 @@ fn merge_changes(waiting: &mut Vec<Change>, new: &[Change]) {
     for change in new {
         match at.get(&key(change)).and_then(|index| waiting.get_mut(*index)) {
             Some(known) if known.event == Added && change.event == Modified => {}
-            Some(known) => known.event = change.event,
+            Some(known) => *known = change.clone(),
             None => {
                 at.insert(key(change), waiting.len());
                 waiting.push(change.clone());

@@ -777,6 +777,7 @@ fn play(world: &mut World, wanted: &mut Desired, play: Move) {
                 event: WatchEventType::Added,
                 namespace: "demo".into(),
                 name: name.to_string(),
+                last: None,
             }],
         }),
         Move::Drift => {

@@ -78,6 +78,19 @@ impl snapshots::Host for State {
         if snapshot.items.len() > INDEX_MASK as usize {
             return Err(Stop::Denied(format!("snapshot '{binding}' has too many objects for a guest")).into());
         }
+        self.open_snapshot(snapshot).map(Ok)
+    }
+
+    fn changed(&mut self) -> Result<Resource<SnapshotHandle>> {
+        let input = Arc::clone(self.run("snapshots.changed")?);
+        // Made once: every call would otherwise take the place of another snapshot.
+        let snapshot = Arc::clone(self.changed.get_or_insert_with(|| Arc::new(input.changed())));
+        self.open_snapshot(snapshot)
+    }
+}
+
+impl State {
+    fn open_snapshot(&mut self, snapshot: Arc<Snapshot>) -> Result<Resource<SnapshotHandle>> {
         let index = match self.opened.iter().position(|opened| Arc::ptr_eq(opened, &snapshot)) {
             Some(index) => index,
             None if self.opened.len() >= OPENED_MAX => {
@@ -89,7 +102,7 @@ impl snapshots::Host for State {
             }
         };
         self.take_handle()?;
-        Ok(Ok(Resource::new_own(u32::try_from(index)?)))
+        Ok(Resource::new_own(u32::try_from(index)?))
     }
 }
 

@@ -39,6 +39,7 @@ const IMPORTS: &[(&str, &str, &str, &str)] = &[
     ),
     ("drop_patches", "patch-collector", "[resource-drop]patch-collector", "(param i32)"),
     ("open", "snapshots", "open", "(param i32 i32 i32)"),
+    ("changed", "snapshots", "changed", "(result i32)"),
     ("snapshot_len", "snapshots", "[method]snapshot.len", "(param i32) (result i32)"),
     ("snapshot_at", "snapshots", "[method]snapshot.at", "(param i32 i32 i32)"),
     ("snapshot_json", "snapshots", "[method]snapshot.json", "(param i32 i32)"),

@@ -4,7 +4,9 @@ use std::sync::Arc;
 use std::time::{Duration, Instant};
 
 use barbless_domain::hook::{Change, Trigger, WatchEventType};
-use barbless_domain::run::{HookError, LogLevel, Panic, RunEnd, RunInput, ValuesChange};
+use barbless_domain::run::{
+    HookError, LogLevel, Panic, RunEnd, RunInput, Snapshot, SnapshotItem, SnapshotState, ValuesChange,
+};
 use serde_json::json;
 
 use crate::guest::Guest;
@@ -294,12 +296,46 @@ fn the_context_tells_why_and_how_often() {
         event: WatchEventType::Deleted,
         namespace: "demo".to_owned(),
         name: "pod-1".to_owned(),
+        last: None,
     };
     let input = RunInput { trigger: Trigger::Events(vec![change]), attempt: 3, dry_run: true, ..input() };
     let outcome = run_with(&guest, input);
     assert_eq!(outcome.end, RunEnd::Ok);
     let lines: Vec<&str> = outcome.log.iter().map(|line| line.message.as_str()).collect();
     assert_eq!(lines, ["hook", "pods"]);
+}
+
+#[test]
+fn the_objects_of_the_changes_are_given_as_they_are_or_were() {
+    let guest = Guest::run(&format!(
+        "call $changed i32.const 96 call $snapshot_json
+         i32.const 1 (i32.load (i32.const 96)) (i32.load (i32.const 100)) i32.const 0 i32.const 0 call $log {OK}"
+    ));
+    let item = |name: &str, phase: &str| {
+        Arc::new(SnapshotItem::new("demo".to_owned(), name.to_owned(), json!({ "phase": phase }), None))
+    };
+    let change = |event, name: &str, last| Change {
+        binding: "pods".to_owned(),
+        event,
+        namespace: "demo".to_owned(),
+        name: name.to_owned(),
+        last,
+    };
+    let changes = vec![
+        change(WatchEventType::Deleted, "gone", Some(item("gone", "Failed"))),
+        change(WatchEventType::Modified, "b", None),
+        // Made again after its deletion was told.
+        change(WatchEventType::Deleted, "a", Some(item("a", "Failed"))),
+        change(WatchEventType::Modified, "forgotten", None),
+    ];
+    let pods = Snapshot::new(vec![item("a", "Pending"), item("b", "Running")]);
+    let snapshots = [("pods".to_owned(), SnapshotState::Ready(Arc::new(pods)))].into();
+    let outcome = run_with(&guest, RunInput { trigger: Trigger::Events(changes), snapshots, ..input() });
+    assert_eq!(outcome.end, RunEnd::Ok);
+    let expected = r#"[{"phase":"Failed"},{"phase":"Running"},{"phase":"Pending"},null]"#;
+    assert_eq!(outcome.log.first().map(|line| line.message.as_str()), Some(expected));
+    let outcome = run_with(&guest, input());
+    assert_eq!(outcome.log.first().map(|line| line.message.as_str()), Some("[]"));
 }
 
 #[test]

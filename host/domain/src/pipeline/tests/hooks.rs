@@ -24,6 +24,7 @@ fn changed(hook: &str, name: &str) -> Event {
         event: WatchEventType::Modified,
         namespace: "demo".into(),
         name: name.into(),
+        last: None,
     };
     Event::ObjectsChanged { hook: hook.into(), changes: vec![change] }
 }
@@ -74,6 +75,7 @@ fn a_burst_of_events_is_one_run_and_at_most_one_more() {
             event: WatchEventType::Modified,
             namespace: "demo".into(),
             name: format!("o{}", number % 7),
+            last: None,
         };
         world.send(Event::ObjectsChanged { hook: "a".into(), changes: vec![change] });
     }
@@ -293,4 +295,28 @@ fn a_retry_hurries_all_that_waits_in_order() {
     assert_eq!(queue.due(Time(0)).map(|head| head.task), Some("a"));
     queue.pop();
     assert_eq!(queue.due(Time(0)).map(|head| head.task), Some("b"));
+}
+
+#[test]
+fn n10_n11_n12_a_synchronization_sees_the_newest_state_and_events_come_after_it() {
+    let mut world = World::new();
+    world.hooks = vec![hook("a", vec![Binding::Kubernetes(objects("objects"))])];
+    world.send(Event::Observed(desired("1.0.0")));
+    while !world.log.iter().any(|word| word == "synchronization a") {
+        assert!(world.answer());
+    }
+    for attempt in 1..=3 {
+        // While it runs (N11), and while it waits to be repeated (N10): the repetition sees both.
+        world.send(changed("a", &format!("during-{attempt}")));
+        world.fail("HookPanicked");
+        world.send(changed("a", &format!("before-{attempt}")));
+        assert_eq!(world.app.hook_queues().values().map(Queue::len).sum::<usize>(), 1);
+        wait(&mut world);
+    }
+    // It has read its snapshots and is under way: this one it has not seen.
+    world.send(changed("a", "last"));
+    world.settle();
+    let log = world.take_log();
+    assert_eq!(log.iter().filter(|word| *word == "synchronization a").count(), 4, "{log:?}");
+    assert_eq!(log.iter().filter(|word| *word == "event a").count(), 1, "{log:?}");
 }

@@ -1,0 +1,47 @@
+//! Hooks that do little. The integration tests give them bindings of their own (`hooks/bindings/*.yaml`) and look at why
+//! and when they ran and what they were shown, which stands in the records of their runs.
+//!
+//! Their own schedule never comes in a test (29 February).
+
+use std::time::Duration;
+
+use barbless_sdk::prelude::*;
+
+barbless_sdk::component!();
+
+/// Does nothing.
+#[hook(name = "quiet", schedule = "0 0 29 2 *")]
+fn quiet(_ctx: &mut Context) -> Result<()> {
+    Ok(())
+}
+
+/// Does nothing, beside the other.
+#[hook(name = "second", schedule = "0 0 29 2 *")]
+fn second(_ctx: &mut Context) -> Result<()> {
+    Ok(())
+}
+
+/// Fails three times before it succeeds.
+#[hook(name = "stubborn", schedule = "0 0 29 2 *")]
+fn stubborn(ctx: &mut Context) -> Result<()> {
+    if ctx.attempt() < 4 {
+        let error = Error::new("NotYet", format!("attempt {}", ctx.attempt()));
+        return Err(error.retry_after(Duration::from_secs(1)));
+    }
+    Ok(())
+}
+
+/// Always fails.
+#[hook(name = "broken", schedule = "0 0 29 2 *")]
+fn broken(_ctx: &mut Context) -> Result<()> {
+    Err(Error::new("Broken", "it always fails").retry_after(Duration::from_secs(1)))
+}
+
+/// Writes what has changed into its log, one line for each object.
+#[hook(name = "told", schedule = "0 0 29 2 *")]
+fn told(ctx: &mut Context) -> Result<()> {
+    for object in ctx.changed().iter() {
+        log::info!("{} {}", object.name(), object.json());
+    }
+    Ok(())
+}
