@@ -181,6 +181,8 @@ mod tests {
             "templates/a/b.yaml",
             "hooks/h.wasm",
             "hooks/h/src/lib.rs",
+            "hooks/bindings/h.yaml",
+            "hooks/bindings/shop/i.yaml",
             ".git/x",
             "openapi/values.yaml",
         ] {
@@ -188,7 +190,16 @@ mod tests {
         }
         let source = read(folder.path()).unwrap();
         let paths: Vec<&str> = source.iter().map(|(path, _)| path).collect();
-        assert_eq!(paths, ["hooks/h.wasm", "openapi/values.yaml", "package.yaml", "templates/a/b.yaml"]);
+        let bindings = ["hooks/bindings/h.yaml", "hooks/bindings/shop/i.yaml"];
+        let rest = ["hooks/h.wasm", "openapi/values.yaml", "package.yaml", "templates/a/b.yaml"];
+        assert_eq!(paths, [&bindings[..], &rest[..]].concat());
+        let source = bindings_beside(&folder.path().join("hooks/h.wasm")).unwrap();
+        let paths: Vec<&str> = source.iter().map(|(path, _)| path).collect();
+        assert_eq!(paths, bindings);
+        // A component that is in no package has none.
+        write("lib/h.wasm");
+        write("lib/bindings/h.yaml");
+        assert_eq!(bindings_beside(&folder.path().join("lib/h.wasm")).unwrap(), PackageSource::new());
     }
 
     #[test]

@@ -9,6 +9,7 @@ mod cli;
 mod hooks;
 mod hostile;
 mod life;
+mod migration;
 mod plan;
 mod release;
 mod restart;
