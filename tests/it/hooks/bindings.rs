@@ -32,7 +32,7 @@ fn scripted(bindings: &[(&str, &str)]) -> PackageSource {
 fn object(kind: &str, name: &str, data: Value) -> Value {
     json!({
         "apiVersion": "v1", "kind": kind,
-        "metadata": {"name": name, "namespace": "default", "labels": {"row": "n"}}, "data": data,
+        "metadata": {"name": name, "namespace": "default", "labels": {"row": "some"}}, "data": data,
     })
 }
 
@@ -98,7 +98,7 @@ async fn then(app: &Running, hook: &str, known: &mut usize) -> Vec<String> {
 }
 
 const OWN: &str =
-    "kubernetes:\n- name: own\n  apiVersion: v1\n  kind: ConfigMap\n  labelSelector: {matchLabels: {row: n}}\n";
+    "kubernetes:\n- name: own\n  apiVersion: v1\n  kind: ConfigMap\n  labelSelector: {matchLabels: {row: some}}\n";
 const TICK: &str = "schedule:\n- {name: schedule, crontab: '0 0 29 2 *'}\n";
 
 #[tokio::test(flavor = "multi_thread")]
@@ -157,7 +157,9 @@ async fn n03_n04_n05_the_bindings_of_a_hook_are_synchronised_in_one_run_that_see
     put(&world, object("ConfigMap", "o1", json!({}))).await;
     put(&world, object("Secret", "s1", json!({}))).await;
     let binding = |name: &str, kind: &str, more: &str| {
-        format!("- {{name: {name}, apiVersion: v1, kind: {kind}, labelSelector: {{matchLabels: {{row: n}}}}{more}}}\n")
+        format!(
+            "- {{name: {name}, apiVersion: v1, kind: {kind}, labelSelector: {{matchLabels: {{row: some}}}}{more}}}\n"
+        )
     };
     let n03 = [
         binding("maps", "ConfigMap", ", includeSnapshotsFrom: [maps]"),
@@ -239,8 +241,7 @@ async fn n12_a_synchronization_that_fails_three_times_sees_the_final_state() {
 async fn what_changed_is_given_with_the_trigger_also_when_it_is_gone() {
     let world = World::new().await;
     put(&world, object("ConfigMap", "o1", json!({"a": "1"}))).await;
-    let fields = OWN.replace("name: own", "name: own\n  jqFilter: '.data'");
-    let app = world.install("n", scripted(&[("told", &format!("{fields}{TICK}"))]), nothing()).await;
+    let app = world.install("n", scripted(&[("told", &format!("{OWN}{TICK}"))]), nothing()).await;
     app.ready().await;
     put(&world, object("ConfigMap", "o2", json!({"b": "2"}))).await;
     runs(&app, "told", 2).await;

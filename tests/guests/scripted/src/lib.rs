@@ -41,7 +41,7 @@ fn broken(_ctx: &mut Context) -> Result<()> {
 #[hook(name = "told", schedule = "0 0 29 2 *")]
 fn told(ctx: &mut Context) -> Result<()> {
     for object in ctx.changed().iter() {
-        log::info!("{} {}", object.name(), object.json());
+        log::info!("{} {}", object.name(), object.get::<Value>("/data")?.unwrap_or_default());
     }
     Ok(())
 }
