@@ -29,7 +29,7 @@ fn scripted(bindings: &[(&str, &str)]) -> PackageSource {
     source
 }
 
-fn object(kind: &str, name: &str, data: Value) -> Value {
+fn object(kind: &str, name: &str, data: &Value) -> Value {
     json!({
         "apiVersion": "v1", "kind": kind,
         "metadata": {"name": name, "namespace": "default", "labels": {"row": "some"}}, "data": data,
@@ -104,16 +104,16 @@ const TICK: &str = "schedule:\n- {name: schedule, crontab: '0 0 29 2 *'}\n";
 #[tokio::test(flavor = "multi_thread")]
 async fn n01_every_change_is_a_run_that_sees_the_newest_state() {
     let world = World::new().await;
-    put(&world, object("ConfigMap", "o1", json!({}))).await;
-    put(&world, object("ConfigMap", "o2", json!({}))).await;
+    put(&world, object("ConfigMap", "o1", &json!({}))).await;
+    put(&world, object("ConfigMap", "o2", &json!({}))).await;
     let app = world.install("n", scripted(&[("quiet", &format!("{OWN}{TICK}"))]), nothing()).await;
     app.ready().await;
     let mut known = 0;
     let first = then(&app, "quiet", &mut known).await;
     assert_eq!(first, ["Synchronization of own: own 2", "schedule: own 2"]);
-    put(&world, object("ConfigMap", "o3", json!({}))).await;
+    put(&world, object("ConfigMap", "o3", &json!({}))).await;
     assert_eq!(then(&app, "quiet", &mut known).await, ["Added o3: own 3", "schedule: own 3"]);
-    put(&world, object("ConfigMap", "o3", json!({"a": "1"}))).await;
+    put(&world, object("ConfigMap", "o3", &json!({"a": "1"}))).await;
     assert_eq!(then(&app, "quiet", &mut known).await, ["Modified o3: own 3", "schedule: own 3"]);
     remove(&world, "ConfigMap", "o3").await;
     assert_eq!(then(&app, "quiet", &mut known).await, ["Deleted o3: own 2", "schedule: own 2"]);
@@ -154,8 +154,8 @@ async fn n03_n04_n05_the_bindings_of_a_hook_are_synchronised_in_one_run_that_see
     // There: a run for each binding, and one for each group. Here: one run of the hook, whose trigger names the bindings
     // that asked for it and which is shown all of them.
     let world = World::new().await;
-    put(&world, object("ConfigMap", "o1", json!({}))).await;
-    put(&world, object("Secret", "s1", json!({}))).await;
+    put(&world, object("ConfigMap", "o1", &json!({}))).await;
+    put(&world, object("Secret", "s1", &json!({}))).await;
     let binding = |name: &str, kind: &str, more: &str| {
         format!(
             "- {{name: {name}, apiVersion: v1, kind: {kind}, labelSelector: {{matchLabels: {{row: some}}}}{more}}}\n"
@@ -181,8 +181,8 @@ async fn n03_n04_n05_the_bindings_of_a_hook_are_synchronised_in_one_run_that_see
     let first = then(&app, "second", &mut known).await;
     assert_eq!(first, ["Synchronization of maps secrets: maps 1, secrets 1", "schedule: maps 1, secrets 1"]);
     // Changes in several bindings of a group are one run.
-    put(&world, object("ConfigMap", "o2", json!({}))).await;
-    put(&world, object("Secret", "s1", json!({"a": "YQ=="}))).await;
+    put(&world, object("ConfigMap", "o2", &json!({}))).await;
+    put(&world, object("Secret", "s1", &json!({"a": "YQ=="}))).await;
     let runs = then(&app, "second", &mut known).await;
     assert!((2..=3).contains(&runs.len()), "one run, or two if the second change came late: {runs:?}");
     assert_eq!(runs.last().map(String::as_str), Some("schedule: maps 2, secrets 1"));
@@ -200,17 +200,17 @@ async fn n08_n09_bookkeeping_is_no_change_and_unwanted_events_only_change_the_sn
     let (mut of_quiet, mut of_second) = (0, 0);
     then(&app, "quiet", &mut of_quiet).await;
     then(&app, "second", &mut of_second).await;
-    put(&world, object("ConfigMap", "o1", json!({"a": "1"}))).await;
+    put(&world, object("ConfigMap", "o1", &json!({"a": "1"}))).await;
     assert_eq!(then(&app, "quiet", &mut of_quiet).await, ["Added o1: own 1", "schedule: own 1"]);
     assert_eq!(then(&app, "second", &mut of_second).await, ["schedule: own 1"]);
     // Another manager applies the same: `managedFields` and `resourceVersion` change, and that is all.
     world
         .cluster
-        .apply_object("somebody-else", "default", &object("ConfigMap", "o1", json!({"a": "1"})))
+        .apply_object("somebody-else", "default", &object("ConfigMap", "o1", &json!({"a": "1"})))
         .await
         .unwrap();
     assert_eq!(then(&app, "quiet", &mut of_quiet).await, ["schedule: own 1"]);
-    let mut noted = object("ConfigMap", "o1", json!({"a": "1"}));
+    let mut noted = object("ConfigMap", "o1", &json!({"a": "1"}));
     noted["metadata"]["annotations"] = json!({"example.org/note": "x"});
     put(&world, noted).await;
     assert_eq!(then(&app, "quiet", &mut of_quiet).await, ["Modified o1: own 1", "schedule: own 1"]);
@@ -225,8 +225,8 @@ async fn n12_a_synchronization_that_fails_three_times_sees_the_final_state() {
     let app = world.install("n", scripted(&[("stubborn", &format!("{OWN}{TICK}"))]), nothing()).await;
     runs(&app, "stubborn", 1).await;
     for number in 0..5 {
-        put(&world, object("ConfigMap", "o1", json!({"number": number.to_string()}))).await;
-        put(&world, object("ConfigMap", &format!("extra-{number}"), json!({}))).await;
+        put(&world, object("ConfigMap", "o1", &json!({"number": number.to_string()}))).await;
+        put(&world, object("ConfigMap", &format!("extra-{number}"), &json!({}))).await;
         tokio::time::sleep(Duration::from_millis(300)).await;
     }
     app.ready().await;
@@ -240,10 +240,10 @@ async fn n12_a_synchronization_that_fails_three_times_sees_the_final_state() {
 #[tokio::test(flavor = "multi_thread")]
 async fn what_changed_is_given_with_the_trigger_also_when_it_is_gone() {
     let world = World::new().await;
-    put(&world, object("ConfigMap", "o1", json!({"a": "1"}))).await;
+    put(&world, object("ConfigMap", "o1", &json!({"a": "1"}))).await;
     let app = world.install("n", scripted(&[("told", &format!("{OWN}{TICK}"))]), nothing()).await;
     app.ready().await;
-    put(&world, object("ConfigMap", "o2", json!({"b": "2"}))).await;
+    put(&world, object("ConfigMap", "o2", &json!({"b": "2"}))).await;
     runs(&app, "told", 2).await;
     remove(&world, "ConfigMap", "o1").await;
     let records = runs(&app, "told", 3).await;
@@ -259,7 +259,7 @@ async fn a_rate_limit_collects_what_happens_meanwhile() {
     app.ready().await;
     // The synchronization has used up the allowance.
     for number in 0..20 {
-        put(&world, object("ConfigMap", &format!("o{number:02}"), json!({}))).await;
+        put(&world, object("ConfigMap", &format!("o{number:02}"), &json!({}))).await;
     }
     let records = runs(&app, "quiet", 2).await;
     let at = |index: usize| records[index].started_unix_ms;
