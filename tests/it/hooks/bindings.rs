@@ -263,7 +263,8 @@ async fn a_rate_limit_collects_what_happens_meanwhile() {
     }
     let records = runs(&app, "quiet", 2).await;
     let at = |index: usize| records[index].started_unix_ms;
-    assert!(at(1) >= at(0) + 2_000, "{} and {}", at(0), at(1));
+    // The interval counts from the decision to run; the record has the moment at which the run began.
+    assert!(at(1) + 100 >= at(0) + 2_000, "{} and {}", at(0), at(1));
     let Trigger::Events(changes) = &records[1].trigger else { panic!("{:?}", records[1].trigger) };
     assert_eq!(changes.len(), 20);
     assert_eq!(runs(&app, "quiet", 2).await.len(), 2);
