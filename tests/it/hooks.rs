@@ -7,3 +7,5 @@ mod bindings;
 mod jq;
 mod operate;
 mod patches;
+mod queues;
+mod values;

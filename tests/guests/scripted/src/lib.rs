@@ -45,3 +45,16 @@ fn told(ctx: &mut Context) -> Result<()> {
     }
     Ok(())
 }
+
+/// Adds up the numbers of what has changed, and of everything if a schedule asks for it.
+#[hook(name = "sums", schedule = "0 0 29 2 *")]
+fn sums(ctx: &mut Context) -> Result<()> {
+    let objects = if let Trigger::Events(_) = ctx.trigger() { ctx.changed() } else { ctx.snapshot("numbers")? };
+    let mut sum = 0;
+    for object in objects.iter() {
+        let number: Option<String> = object.get("/n")?;
+        sum += number.and_then(|number| number.parse::<u64>().ok()).unwrap_or_default();
+    }
+    log::info!("{sum}");
+    Ok(())
+}
