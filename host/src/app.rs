@@ -9,7 +9,7 @@ use tower::ServiceBuilder;
 
 use crate::cli::{Cli, Command};
 use crate::report::{Exit, Report};
-use crate::{build, dev, inspect, plan, render, telemetry};
+use crate::{build, dev, fixtures, history, inspect, plan, render, replay, telemetry};
 
 /// Does what was typed.
 ///
@@ -22,6 +22,10 @@ pub fn run(cli: Cli) -> Result<Exit, Report> {
         Command::Build(args) => build_hooks(&args),
         Command::Render(args) => render::command(&args),
         Command::Plan(args) => runtime()?.block_on(plan::command(&args)),
+        Command::Test(args) => runtime()?.block_on(fixtures::command(&args)),
+        Command::Runs(args) => history::runs(&args),
+        Command::Logs(args) => history::logs(&args),
+        Command::Replay(args) => runtime()?.block_on(replay::command(&args)),
         Command::Inspect(args) => runtime()?.block_on(inspect::command(&args)),
         Command::Crds => crds(),
         Command::CompileComponent => Err(Report::new("InternalError", "the compiler is started before anything else")),

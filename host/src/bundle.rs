@@ -45,14 +45,14 @@ impl Bundles for Folder {
     }
 }
 
-/// Whether a path belongs to a bundle: sources of hooks, hidden files and what compilers leave do not.
+/// Whether a path belongs to a bundle: sources of hooks, test cases, hidden files and what compilers leave do not.
 fn belongs(path: &str) -> bool {
     match path.split_once('/') {
         None => path != "dev.yaml",
         // All of it: a link or a file with a wrong ending is told rather than not read.
         Some(_) if is_of_bindings(path) => true,
         Some(("hooks", rest)) => rest.ends_with(".wasm") && !rest.contains('/'),
-        Some((first, _)) => first != "target",
+        Some((first, _)) => first != "target" && first != crate::fixtures::FOLDER,
     }
 }
 
@@ -114,7 +114,8 @@ fn below(folder: &Path, path: &str) -> Result<PackageSource, Report> {
             }
             let kind = entry.file_type().map_err(|error| failed(&error))?;
             if kind.is_dir() {
-                if (inner.starts_with("hooks/") && !is_of_bindings(&inner)) || inner == "target" {
+                let left_out = inner == "target" || inner == crate::fixtures::FOLDER;
+                if (inner.starts_with("hooks/") && !is_of_bindings(&inner)) || left_out {
                     continue;
                 }
                 if depth >= DEPTH {
@@ -185,6 +186,7 @@ mod tests {
             "hooks/bindings/shop/i.yaml",
             ".git/x",
             "openapi/values.yaml",
+            "tests/a.yaml",
         ] {
             write(path);
         }

@@ -9,6 +9,10 @@ use clap::{Args, Parser, Subcommand, ValueEnum};
 
 use crate::telemetry::LogFormat;
 
+mod history;
+
+pub use history::{Listing, Logs, Replay, Runs, Test};
+
 /// Run the hooks of Kubernetes packages in a WebAssembly sandbox.
 #[derive(Debug, Parser)]
 #[command(name = "barbless", version, about, propagate_version = true)]
@@ -40,6 +44,14 @@ pub enum Command {
     Render(Render),
     /// Show what installing or upgrading a package would do, without doing it; exit code 3 if it would do anything.
     Plan(Plan),
+    /// Run the test cases of a package: what goes into a hook, and what should come of it.
+    Test(Test),
+    /// List the runs of hooks that are kept, or describe one.
+    Runs(Runs),
+    /// Print what hooks logged.
+    Logs(Logs),
+    /// Run a recorded run again, with its component or another, and compare what comes of it.
+    Replay(Replay),
     /// Say what a component is: imports, hooks, what it asks for, digest and size.
     Inspect(Inspect),
     /// Print the custom resource definitions of the host as YAML.

@@ -31,7 +31,9 @@ mod release;
 mod report;
 mod requests;
 mod seed;
+pub(crate) mod trial;
 
+pub(crate) use hooks::in_namespace;
 pub use instance::{Instance, Services};
 pub(crate) use package::failure_of;
 pub(crate) use release::{View, field_rules, render_package};

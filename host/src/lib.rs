@@ -11,10 +11,13 @@ pub mod driver;
 
 pub mod build;
 pub mod bundle;
+mod fixtures;
+mod history;
 mod inspect;
 pub mod notice;
 pub mod plan;
 mod render;
+mod replay;
 pub mod report;
 pub mod runs;
 pub mod telemetry;

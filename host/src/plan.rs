@@ -32,9 +32,9 @@ use crate::runs::RunLog;
 use crate::ui::Ui;
 
 mod against;
-mod difference;
+pub(crate) mod difference;
 mod document;
-mod secrets;
+pub(crate) mod secrets;
 mod steps;
 mod text;
 
@@ -115,7 +115,7 @@ pub async fn command(args: &Args) -> Result<Exit, Report> {
 }
 
 /// Colours are for a terminal whose user did not refuse them.
-fn coloured() -> bool {
+pub(crate) fn coloured() -> bool {
     std::io::stdout().is_terminal() && std::env::var_os("NO_COLOR").is_none_or(|value| value.is_empty())
 }
 

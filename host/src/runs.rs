@@ -6,24 +6,37 @@
 use std::collections::{BTreeMap, BTreeSet, VecDeque};
 use std::panic::{AssertUnwindSafe, catch_unwind};
 use std::path::{Path, PathBuf};
+use std::sync::atomic::{AtomicUsize, Ordering};
 use std::sync::mpsc::{Receiver, SyncSender, sync_channel};
 use std::sync::{Arc, Mutex};
 use std::thread::JoinHandle;
 
-use barbless_domain::limits::RUN_RECORDS;
-use barbless_domain::run::RunRecord;
-use redb::{ReadableDatabase, ReadableTable, TableDefinition};
+use barbless_domain::limits::{RECORD_DOCUMENTS_BYTES, RUN_RECORDS};
+use barbless_domain::package::Package;
+use barbless_domain::run::{RunInput, RunRecord, SnapshotState};
+use serde::Serialize;
 
-/// Key: `<application>\0<id>` with the id in big-endian hex, so that the records of an application are in order.
-const RUNS: TableDefinition<'_, &str, &[u8]> = TableDefinition::new("runs");
+mod archive;
+mod disk;
+pub(crate) mod shown;
+
+pub use archive::Archive;
+pub(crate) use archive::component_digest;
+use disk::{Disk, Job, NewRecord};
+
 /// Records that wait for the disk. A disk that is further behind loses records; memory still has them.
 const UNWRITTEN: usize = 1024;
+/// Inputs of runs that wait for the disk: each may keep documents alive that nothing else needs. A record beyond that is
+/// written without.
+const UNWRITTEN_INPUTS: usize = 64;
 /// Records written at once.
 const BATCH: usize = 64;
 /// Bytes of the records of one application, as JSON text: a few of the largest records, or all of ordinary ones.
 const RING_BYTES: usize = 32 * 1024 * 1024;
 /// Bytes of the records of all applications; beyond that the oldest of all goes.
 const ALL_BYTES: usize = 256 * 1024 * 1024;
+/// Bytes of the input of one run that are kept in memory, where there is no disk.
+const MEMORY_INPUT_BYTES: usize = 256 * 1024;
 /// Applications that are gone whose records are kept: enough to look into what went wrong today, few enough that a host
 /// on which applications come and go does not gather them for ever.
 const RETIRED: usize = 16;
@@ -48,6 +61,15 @@ pub enum RunsError {
         /// What was found.
         why: String,
     },
+    /// Nothing was ever kept in this folder.
+    #[error("there are no run records at {path}")]
+    Missing {
+        /// The file.
+        path: String,
+    },
+    /// What went into a run cannot be compressed.
+    #[error("packing the input of a run")]
+    Pack(#[source] std::io::Error),
     /// A transaction failed.
     #[error("writing a run record")]
     Write(#[source] Box<redb::Error>),
@@ -66,6 +88,34 @@ fn write_error(error: impl Into<redb::Error>) -> RunsError {
     RunsError::Write(Box::new(error.into()))
 }
 
+fn failed(place: &str, error: redb::Error) -> RunsError {
+    match error {
+        redb::Error::Corrupted(why) => RunsError::Damaged { path: place.to_owned(), why },
+        // What is no file of the library, or ends too early.
+        redb::Error::Io(error)
+            if matches!(error.kind(), std::io::ErrorKind::InvalidData | std::io::ErrorKind::UnexpectedEof) =>
+        {
+            RunsError::Damaged { path: place.to_owned(), why: error.to_string() }
+        }
+        source => RunsError::Open { path: place.to_owned(), source: Box::new(source) },
+    }
+}
+
+fn hex(bytes: &[u8]) -> String {
+    bytes.iter().map(|byte| format!("{byte:02x}")).collect()
+}
+
+/// What a replay of a run needs.
+#[derive(Debug, Clone)]
+pub struct Inputs {
+    /// What went in.
+    pub input: Arc<RunInput>,
+    /// The package with its component.
+    pub package: Arc<Package>,
+    /// Path of the component in the package.
+    pub component: String,
+}
+
 /// The rings.
 #[derive(Debug)]
 pub struct RunLog {
@@ -78,16 +128,37 @@ pub struct RunLog {
 struct Writer {
     jobs: Option<SyncSender<Job>>,
     thread: Option<JoinHandle<()>>,
+    inputs_waiting: Arc<AtomicUsize>,
 }
 
 impl Writer {
-    fn start(disk: redb::Database) -> Result<Self, RunsError> {
+    fn start(mut disk: Disk) -> Result<Self, RunsError> {
         let (jobs, inbox) = sync_channel(UNWRITTEN);
+        let inputs_waiting = Arc::new(AtomicUsize::new(0));
+        let waiting = Arc::clone(&inputs_waiting);
         let thread = std::thread::Builder::new()
             .name("run-records".to_owned())
-            .spawn(move || write_all(&disk, &inbox))
+            .spawn(move || write_all(&mut disk, &inbox, &waiting))
             .map_err(RunsError::Thread)?;
-        Ok(Self { jobs: Some(jobs), thread: Some(thread) })
+        Ok(Self { jobs: Some(jobs), thread: Some(thread), inputs_waiting })
+    }
+
+    fn hand_over(&self, mut job: Job) -> Result<(), RunsError> {
+        let Some(jobs) = &self.jobs else { return Ok(()) };
+        if let Some(new) = &mut job.record
+            && new.inputs.is_some()
+        {
+            if self.inputs_waiting.load(Ordering::Relaxed) < UNWRITTEN_INPUTS {
+                self.inputs_waiting.fetch_add(1, Ordering::Relaxed);
+            } else {
+                new.inputs = None;
+            }
+        }
+        let counted = usize::from(job.record.as_ref().is_some_and(|new| new.inputs.is_some()));
+        jobs.try_send(job).map_err(|_| {
+            self.inputs_waiting.fetch_sub(counted, Ordering::Relaxed);
+            RunsError::Behind
+        })
     }
 }
 
@@ -102,13 +173,6 @@ impl Drop for Writer {
     }
 }
 
-/// One record to write with its key, and the keys of those that leave the rings.
-#[derive(Debug)]
-struct Job {
-    record: Option<(String, Vec<u8>)>,
-    dropped: Vec<String>,
-}
-
 #[derive(Debug, Default)]
 struct State {
     last_id: u64,
@@ -121,7 +185,15 @@ struct State {
 #[derive(Debug, Default)]
 struct Ring {
     bytes: usize,
-    records: VecDeque<(Arc<RunRecord>, usize)>,
+    records: VecDeque<Kept>,
+}
+
+#[derive(Debug)]
+struct Kept {
+    record: Arc<RunRecord>,
+    /// Where there is no disk, and it is small.
+    input: Option<Arc<RunInput>>,
+    bytes: usize,
 }
 
 impl State {
@@ -147,13 +219,13 @@ impl State {
     }
 
     /// Keeps a record of so many bytes; says which had to go for it.
-    fn keep(&mut self, record: Arc<RunRecord>, bytes: usize) -> Vec<(String, u64)> {
-        let application = record.application.clone();
+    fn keep(&mut self, kept: Kept) -> Vec<(String, u64)> {
+        let (application, id, bytes) = (kept.record.application.clone(), kept.record.id, kept.bytes);
         self.retired.retain(|it| *it != application);
         let ring = self.rings.entry(application.clone()).or_default();
         // Two runs that end at once may come here in another order than that of their ids.
-        let at = ring.records.iter().rposition(|(other, _)| other.id < record.id).map_or(0, |before| before + 1);
-        ring.records.insert(at, (record, bytes));
+        let at = ring.records.iter().rposition(|other| other.record.id < id).map_or(0, |before| before + 1);
+        ring.records.insert(at, kept);
         ring.bytes += bytes;
         self.bytes += bytes;
         let mut dropped = Vec::new();
@@ -166,7 +238,7 @@ impl State {
             dropped.extend(self.drop_oldest_of(&application));
         }
         while self.bytes > ALL_BYTES {
-            let oldest = |ring: &Ring| ring.records.front().map_or(u64::MAX, |(record, _)| record.id);
+            let oldest = |ring: &Ring| ring.records.front().map_or(u64::MAX, |kept| kept.record.id);
             let Some(name) = self.rings.iter().min_by_key(|(_, ring)| oldest(ring)).map(|(name, _)| name.clone())
             else {
                 break;
@@ -179,7 +251,7 @@ impl State {
     fn drop_oldest_of(&mut self, application: &str) -> Option<(String, u64)> {
         let ring = self.rings.get_mut(application)?;
         let oldest = ring.records.pop_front();
-        if let Some((_, bytes)) = &oldest {
+        if let Some(Kept { bytes, .. }) = &oldest {
             ring.bytes -= bytes;
             self.bytes -= bytes;
         }
@@ -187,7 +259,7 @@ impl State {
             self.rings.remove(application);
             self.retired.retain(|it| it != application);
         }
-        oldest.map(|(record, _)| (record.application.clone(), record.id))
+        oldest.map(|kept| (kept.record.application.clone(), kept.record.id))
     }
 }
 
@@ -211,8 +283,8 @@ impl RunLog {
     /// # Errors
     /// If the file cannot be opened for another reason: another process has it, or this one may not.
     pub fn open(folder: &Path) -> Result<Self, RunsError> {
-        let path = folder.join("runs.redb");
-        match Self::read(&path) {
+        let path = folder.join(disk::FILE);
+        match Self::read(&path, RECORD_DOCUMENTS_BYTES) {
             Err(damaged @ RunsError::Damaged { .. }) => {
                 let aside = folder.join("runs.redb.damaged");
                 tracing::warn!(error = %damaged, aside = %aside.display(), "the history of runs begins anew");
@@ -221,50 +293,24 @@ impl RunLog {
                     source: Box::new(source.into()),
                 };
                 std::fs::rename(&path, &aside).map_err(failed)?;
-                Self::read(&path)
+                Self::read(&path, RECORD_DOCUMENTS_BYTES)
             }
             result => result,
         }
     }
 
-    fn read(path: &PathBuf) -> Result<Self, RunsError> {
+    fn read(path: &PathBuf, documents_bytes: u64) -> Result<Self, RunsError> {
         let shown = path.display().to_string();
-        let failed = |source: redb::Error| match source {
-            redb::Error::Corrupted(why) => RunsError::Damaged { path: shown.clone(), why },
-            // What is no file of the library, or ends too early.
-            redb::Error::Io(error)
-                if matches!(error.kind(), std::io::ErrorKind::InvalidData | std::io::ErrorKind::UnexpectedEof) =>
-            {
-                RunsError::Damaged { path: shown.clone(), why: error.to_string() }
-            }
-            source => RunsError::Open { path: shown.clone(), source: Box::new(source) },
-        };
         guarded(&shown, || {
             // Inputs of runs hold secrets.
-            owner_only(path).map_err(|error| failed(redb::Error::Io(error)))?;
-            let disk = redb::Database::create(path).map_err(|error| failed(error.into()))?;
-            let mut records = Vec::new();
-            let read = disk.begin_read().map_err(|error| failed(error.into()))?;
-            match read.open_table(RUNS) {
-                Ok(table) => {
-                    for entry in table.iter().map_err(|error| failed(error.into()))? {
-                        let (_, bytes) = entry.map_err(|error| failed(error.into()))?;
-                        if let Ok(record) = serde_json::from_slice::<RunRecord>(bytes.value()) {
-                            records.push((record, bytes.value().len()));
-                        }
-                    }
-                }
-                Err(redb::TableError::TableDoesNotExist(_)) => {}
-                Err(error) => return Err(failed(error.into())),
-            }
+            owner_only(path).map_err(|error| failed(&shown, redb::Error::Io(error)))?;
+            let (disk, records) = Disk::open(path, documents_bytes).map_err(|error| failed(&shown, error))?;
             let mut state = State::default();
-            records.sort_by_key(|(record, _)| record.id);
             let mut dropped = Vec::new();
             for (record, bytes) in records {
                 state.last_id = state.last_id.max(record.id);
-                dropped.extend(state.keep(Arc::new(record), bytes));
+                dropped.extend(state.keep(Kept { record: Arc::new(record), input: None, bytes }));
             }
-            drop(read);
             let log = Self { state: Mutex::new(state), disk: Some(Writer::start(disk)?) };
             // An earlier process may have been too far behind to drop them.
             log.drop_on_disk(&dropped);
@@ -277,17 +323,33 @@ impl RunLog {
         self.state.lock().unwrap_or_else(std::sync::PoisonError::into_inner)
     }
 
-    /// Keeps a record and gives it its id. Does not wait for the disk. The second part says if it could not be handed to
-    /// the disk; it is kept in memory then.
-    pub fn add(&self, mut record: RunRecord) -> (Arc<RunRecord>, Result<(), RunsError>) {
+    /// Keeps a record and gives it its id, and keeps what a replay needs: on disk if there is one, and in memory as long
+    /// as it is small. Does not wait for the disk. The second part says if it could not be handed to the disk; it is kept
+    /// in memory then.
+    pub fn add(&self, mut record: RunRecord, inputs: Option<Inputs>) -> (Arc<RunRecord>, Result<(), RunsError>) {
         record.id = self.state().next_id();
         let record = Arc::new(record);
-        let bytes = match serde_json::to_vec(&*record) {
-            Ok(bytes) => bytes,
+        let text = match serde_json::to_vec(&*record) {
+            Ok(text) => text,
             Err(error) => return (record, Err(RunsError::Encode(error))),
         };
-        let dropped = self.state().keep(Arc::clone(&record), bytes.len());
-        let handed = self.hand_over(Some((key(&record.application, record.id), bytes)), &dropped);
+        let small = match (&self.disk, &inputs) {
+            (None, Some(inputs)) => {
+                size_within(&inputs.input, MEMORY_INPUT_BYTES).map(|bytes| (Arc::clone(&inputs.input), bytes))
+            }
+            _ => None,
+        };
+        let (input, input_bytes) = small.map_or((None, 0), |(input, bytes)| (Some(input), bytes));
+        let kept = Kept { record: Arc::clone(&record), input, bytes: text.len() + input_bytes };
+        let dropped = self.state().keep(kept);
+        let new = NewRecord {
+            key: disk::key(&record.application, record.id),
+            text,
+            outline: record.input.clone(),
+            component: record.component.clone(),
+            inputs,
+        };
+        let handed = self.hand_over(Some(new), &dropped);
         (record, handed)
     }
 
@@ -302,7 +364,7 @@ impl RunLog {
     pub fn retire_all_but(&self, there: &BTreeSet<String>) {
         let mut state = self.state();
         // Those whose last run is longest ago go first.
-        let last = |ring: &Ring| ring.records.back().map_or(0, |(record, _)| record.id);
+        let last = |ring: &Ring| ring.records.back().map_or(0, |kept| kept.record.id);
         let mut gone: Vec<(u64, String)> = state
             .rings
             .iter()
@@ -324,10 +386,10 @@ impl RunLog {
         }
     }
 
-    fn hand_over(&self, record: Option<(String, Vec<u8>)>, dropped: &[(String, u64)]) -> Result<(), RunsError> {
-        let Some(jobs) = self.disk.as_ref().and_then(|disk| disk.jobs.as_ref()) else { return Ok(()) };
-        let dropped = dropped.iter().map(|(application, id)| key(application, *id)).collect();
-        jobs.try_send(Job { record, dropped }).map_err(|_| RunsError::Behind)
+    fn hand_over(&self, record: Option<NewRecord>, dropped: &[(String, u64)]) -> Result<(), RunsError> {
+        let Some(disk) = &self.disk else { return Ok(()) };
+        let dropped = dropped.iter().map(|(application, id)| disk::key(application, *id)).collect();
+        disk.hand_over(Job { record, dropped })
     }
 
     /// The records of an application, oldest first.
@@ -335,7 +397,15 @@ impl RunLog {
     pub fn of(&self, application: &str) -> Vec<Arc<RunRecord>> {
         let state = self.state();
         let ring = state.rings.get(application);
-        ring.map(|ring| ring.records.iter().map(|(record, _)| Arc::clone(record)).collect()).unwrap_or_default()
+        ring.map(|ring| ring.records.iter().map(|kept| Arc::clone(&kept.record)).collect()).unwrap_or_default()
+    }
+
+    /// What went into a run, if it is in memory: that is where there is no disk, and while it is small.
+    #[must_use]
+    pub fn input(&self, record: &RunRecord) -> Option<Arc<RunInput>> {
+        let state = self.state();
+        let ring = state.rings.get(&record.application)?;
+        ring.records.iter().find(|kept| kept.record.id == record.id)?.input.clone()
     }
 
     /// Number of runs that were recorded for an application and are still kept.
@@ -354,169 +424,47 @@ fn owner_only(path: &Path) -> std::io::Result<()> {
 }
 
 /// Writes what comes, several at a time, until nobody can send any more.
-fn write_all(disk: &redb::Database, inbox: &Receiver<Job>) {
+fn write_all(disk: &mut Disk, inbox: &Receiver<Job>, inputs_waiting: &AtomicUsize) {
     while let Ok(first) = inbox.recv() {
         let mut jobs = vec![first];
         jobs.extend(inbox.try_iter().take(BATCH - 1));
-        if let Err(error) = guarded("runs.redb", || write(disk, &jobs)) {
+        if let Err(error) = guarded(disk::FILE, || disk.write(&jobs)) {
             tracing::warn!(records = jobs.len(), error = crate::report::chain(&error), "run records are lost");
         }
+        let inputs = jobs.iter().filter_map(|job| job.record.as_ref()?.inputs.as_ref()).count();
+        inputs_waiting.fetch_sub(inputs, Ordering::Relaxed);
     }
 }
 
-fn write(disk: &redb::Database, jobs: &[Job]) -> Result<(), RunsError> {
-    let write = disk.begin_write().map_err(write_error)?;
-    {
-        let mut table = write.open_table(RUNS).map_err(write_error)?;
-        for job in jobs {
-            if let Some((key, bytes)) = &job.record {
-                table.insert(key.as_str(), bytes.as_slice()).map_err(write_error)?;
-            }
-            for key in &job.dropped {
-                table.remove(key.as_str()).map_err(write_error)?;
-            }
+/// How many bytes an input has as JSON text; nothing if it has more than this. No more of it is looked at.
+fn size_within(input: &RunInput, max: usize) -> Option<usize> {
+    let snapshots = input.snapshots.values().map(|state| match state {
+        SnapshotState::Ready(snapshot) => snapshot.sum().bytes,
+        SnapshotState::NotSynchronised(reason) => reason.len(),
+    });
+    let left = max.checked_sub(snapshots.fold(0, usize::saturating_add))?;
+    let left = left.checked_sub(bytes_within(&*input.values, left)?)?;
+    let left = left.checked_sub(bytes_within(&*input.settings, left)?)?;
+    let left = left.checked_sub(bytes_within(&(&input.trigger, &input.instance), left)?)?;
+    Some(max - left)
+}
+
+fn bytes_within(document: &impl Serialize, max: usize) -> Option<usize> {
+    struct Counter {
+        left: usize,
+    }
+    impl std::io::Write for Counter {
+        fn write(&mut self, part: &[u8]) -> std::io::Result<usize> {
+            self.left = self.left.checked_sub(part.len()).ok_or(std::io::ErrorKind::FileTooLarge)?;
+            Ok(part.len())
+        }
+        fn flush(&mut self) -> std::io::Result<()> {
+            Ok(())
         }
     }
-    write.commit().map_err(write_error)
-}
-
-fn key(application: &str, id: u64) -> String {
-    format!("{application}\0{id:016x}")
+    let mut counter = Counter { left: max };
+    serde_json::to_writer(&mut counter, document).ok().map(|()| max - counter.left)
 }
 
 #[cfg(test)]
-mod tests {
-    use barbless_domain::hook::{Stage, Trigger};
-    use barbless_domain::run::{RunEnd, Usage};
-
-    use super::*;
-
-    fn record(application: &str) -> RunRecord {
-        RunRecord {
-            id: 0,
-            application: application.into(),
-            hook: "h".into(),
-            trigger: Trigger::Lifecycle(Stage::BeforeHelm),
-            attempt: 1,
-            component: "sha256:0".into(),
-            input_digest: "sha256:1".into(),
-            input: None,
-            started_unix_ms: 1,
-            end: RunEnd::Ok,
-            log: vec![],
-            operations: vec![],
-            values: vec![],
-            usage: Usage::default(),
-        }
-    }
-
-    #[test]
-    fn the_ring_is_bounded_and_survives_on_disk() {
-        let folder = tempfile::tempdir().unwrap();
-        let log = RunLog::open(folder.path()).unwrap();
-        for _ in 0..RUN_RECORDS + 3 {
-            log.add(record("demo.a")).1.unwrap();
-        }
-        log.add(record("demo.b")).1.unwrap();
-        drop(log);
-        let log = RunLog::open(folder.path()).unwrap();
-        assert_eq!(log.count("demo.a"), RUN_RECORDS);
-        assert_eq!(log.of("demo.a")[0].id, 4);
-        assert_eq!(log.add(record("demo.b")).0.id, RUN_RECORDS as u64 + 5, "ids go on");
-    }
-
-    #[test]
-    fn only_the_owner_may_read_the_file() {
-        use std::os::unix::fs::PermissionsExt as _;
-        let folder = tempfile::tempdir().unwrap();
-        let path = folder.path().join("runs.redb");
-        std::fs::write(&path, "").unwrap();
-        drop(RunLog::open(folder.path()).unwrap());
-        assert_eq!(std::fs::metadata(&path).unwrap().permissions().mode() & 0o777, 0o600);
-    }
-
-    #[test]
-    fn records_of_applications_that_are_gone_stay_for_a_while() {
-        let folder = tempfile::tempdir().unwrap();
-        let log = RunLog::open(folder.path()).unwrap();
-        log.add(record("demo.living")).1.unwrap();
-        for number in 0..RETIRED + 3 {
-            let name = format!("demo.{number}");
-            log.add(record(&name)).1.unwrap();
-            log.add(record(&name)).1.unwrap();
-            log.retire(&name);
-            if number == 5 {
-                log.add(record("demo.1")).1.unwrap();
-            }
-        }
-        log.retire("demo.unheard-of");
-        let kept = |log: &RunLog| -> Vec<usize> {
-            (0..RETIRED + 3).filter(|number| log.count(&format!("demo.{number}")) > 0).collect()
-        };
-        let expected: Vec<usize> = [1].into_iter().chain(3..RETIRED + 3).collect();
-        assert_eq!(kept(&log), expected, "one came back, and of the others the oldest are gone");
-        assert_eq!((log.count("demo.1"), log.count("demo.living")), (3, 1));
-        drop(log);
-        let log = RunLog::open(folder.path()).unwrap();
-        assert_eq!(kept(&log), expected, "on disk too");
-        log.retire_all_but(&BTreeSet::from(["demo.living".to_owned()]));
-        assert_eq!(kept(&log).len(), RETIRED);
-        assert_eq!((log.count("demo.3"), log.count("demo.1"), log.count("demo.living")), (0, 3, 1));
-    }
-
-    fn large(application: &str, bytes: usize) -> RunRecord {
-        RunRecord { input: Some(serde_json::Value::String("x".repeat(bytes))), ..record(application) }
-    }
-
-    #[test]
-    fn large_records_do_not_fill_the_memory() {
-        let log = RunLog::in_memory();
-        for _ in 0..10 {
-            log.add(large("demo.a", RING_BYTES / 4)).1.unwrap();
-        }
-        assert_eq!(log.count("demo.a"), 3);
-        log.add(large("demo.a", RING_BYTES + 1)).1.unwrap();
-        assert_eq!(log.count("demo.a"), 1, "the newest is kept");
-        for number in 0..12 {
-            log.add(large(&format!("demo.{number}"), RING_BYTES - 1024)).1.unwrap();
-        }
-        assert!(log.state().bytes <= ALL_BYTES);
-        assert_eq!((log.count("demo.a"), log.count("demo.0"), log.count("demo.11")), (0, 0, 1));
-    }
-
-    #[test]
-    fn a_damaged_file_is_put_aside() {
-        let folder = tempfile::tempdir().unwrap();
-        let path = folder.path().join("runs.redb");
-        let log = RunLog::open(folder.path()).unwrap();
-        for _ in 0..50 {
-            log.add(record("demo.a")).1.unwrap();
-        }
-        drop(log);
-        let sound = std::fs::read(&path).unwrap();
-        let mut damages = vec![b"hello world".repeat(1000), sound[..100].to_vec(), sound[..sound.len() / 2].to_vec()];
-        // A little of everything: the places are spread over the file by a fixed rule.
-        for seed in 1_usize..12 {
-            let mut bytes = sound.clone();
-            for step in 0..200 {
-                let at = (step * 7919 * seed + seed * 104_729) % bytes.len();
-                bytes[at] ^= 1 << (step % 8);
-            }
-            damages.push(bytes);
-        }
-        for bytes in damages {
-            std::fs::write(&path, bytes).unwrap();
-            let log = RunLog::open(folder.path()).unwrap();
-            let _ = log.add(record("demo.b"));
-            assert!(log.count("demo.b") >= 1);
-        }
-        assert!(folder.path().join("runs.redb.damaged").is_file());
-    }
-
-    #[test]
-    fn a_file_that_another_process_has_stays_where_it_is() {
-        let folder = tempfile::tempdir().unwrap();
-        let _first = RunLog::open(folder.path()).unwrap();
-        assert!(matches!(RunLog::open(folder.path()), Err(RunsError::Open { .. })));
-    }
-}
+mod tests;

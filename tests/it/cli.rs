@@ -6,7 +6,8 @@ use serde_json::Value;
 
 use crate::world::root;
 
-fn barbless(arguments: &[&str]) -> Output {
+/// Runs the program in the folder of the repository.
+pub(crate) fn barbless(arguments: &[&str]) -> Output {
     Command::new(env!("CARGO_BIN_EXE_barbless"))
         .args(arguments)
         .current_dir(root())
@@ -15,7 +16,7 @@ fn barbless(arguments: &[&str]) -> Output {
         .unwrap()
 }
 
-fn text(bytes: &[u8]) -> String {
+pub(crate) fn text(bytes: &[u8]) -> String {
     String::from_utf8_lossy(bytes).into_owned()
 }
 

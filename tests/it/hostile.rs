@@ -137,7 +137,7 @@ async fn a_run_that_was_stopped_leaves_a_record_that_says_why() {
         let (_, kept) = world
             .services
             .runs
-            .add(RunRecord { application: format!("default.a{number}"), ..RunRecord::clone(record) });
+            .add(RunRecord { application: format!("default.a{number}"), ..RunRecord::clone(record) }, None);
         kept.unwrap();
         world.services.runs.retire(&format!("default.a{number}"));
     }

@@ -6,6 +6,7 @@
 mod architecture;
 mod bad_packages;
 mod cli;
+mod fixtures;
 mod hooks;
 mod hostile;
 mod life;
@@ -13,4 +14,5 @@ mod migration;
 mod plan;
 mod release;
 mod restart;
+mod runs;
 mod world;

@@ -84,8 +84,12 @@ async fn a_deletion_goes_on_in_another_process_at_the_step_that_was_written_down
         assert!(times(&before, DeletionStep::BeforeHooks), "stopped at {step:?}: {} runs before", before.len());
         assert!(times(&after, DeletionStep::AfterHooks), "stopped at {step:?}: {} runs after", after.len());
         for record in before.iter().chain(&after) {
-            let settings = record.input.as_ref().and_then(|input| input.pointer("/settings/adminName"));
-            assert_eq!(settings, Some(&json!("ada")), "stopped at {step:?}: a hook has the settings of the user");
+            let input = world.services.runs.input(record).unwrap();
+            assert_eq!(
+                input.settings["adminName"],
+                json!("ada"),
+                "stopped at {step:?}: a hook has the settings of the user"
+            );
         }
         let own = |name: &String| name != "kube-root-ca.crt" && name != "kubernetes";
         for kind in ["ConfigMap", "Secret", "Service"] {

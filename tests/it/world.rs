@@ -79,6 +79,11 @@ pub(crate) fn sandbox() -> Sandbox {
 
 impl World {
     pub(crate) async fn new() -> Self {
+        Self::with_runs(RunLog::in_memory()).await
+    }
+
+    /// With records that are kept in a folder, or wherever else.
+    pub(crate) async fn with_runs(runs: RunLog) -> Self {
         let devcluster = DevCluster::start(Config::default()).await.unwrap();
         let cluster = Cluster::new(barbless::app::client_of(&devcluster));
         cluster.establish_crds().await.unwrap();
@@ -86,7 +91,7 @@ impl World {
         let services = Arc::new(Services {
             cluster: cluster.clone(),
             sandbox: sandbox(),
-            runs: RunLog::in_memory(),
+            runs,
             notices: Notices::default(),
             owner: "tests".to_owned(),
             platform: facts,

@@ -162,8 +162,12 @@ pub const RUN_RECORDS: usize = 500;
 pub const CHANGES_PER_RUN: usize = 1000;
 /// Smallest interval at which the objects of a release are checked for existence; the largest is a minute more.
 pub const RESTORATION_MIN: Duration = Duration::from_secs(4 * 60);
-/// Bytes of input that a run record keeps; what is larger is kept as digest and size.
-pub const RECORD_INPUT_BYTES: usize = 256 * 1024;
+/// Bytes of the input of one run that are kept for a replay, as JSON text: what a run with this many bytes of snapshots
+/// can make use of is far less, since its memory holds them once more. What is larger is kept as digest and size.
+pub const RECORD_INPUT_BYTES: usize = 32 * 1024 * 1024;
+/// Bytes, compressed, of all inputs and components that are kept for replays, each document once. Beyond that the inputs
+/// of the oldest runs go; their records stay.
+pub const RECORD_DOCUMENTS_BYTES: u64 = 256 * 1024 * 1024;
 /// Names that one kubernetes binding may select; each is compared with each pattern of the grant.
 pub const NAMES_PER_BINDING: usize = 1000;
 /// Steps of one JSON patch. Larger changes are better said as a merge patch or an apply.

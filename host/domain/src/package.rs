@@ -4,7 +4,7 @@
 //! [`Package::load`] decides everything about a package apart from the contents of its components and templates, and
 //! reports all problems of all files at once.
 
-pub(crate) mod document;
+pub mod document;
 mod manifest;
 pub(crate) mod reader;
 
@@ -18,7 +18,7 @@ use sha2::{Digest, Sha256};
 
 use self::document::Document;
 pub use self::manifest::{Disable, Edition, Manifest, PackageType};
-pub(crate) use self::reader::{kind, nearest};
+pub use self::reader::{kind, nearest};
 use crate::declaration::v1;
 use crate::schema::{Schema, SchemaDocument};
 

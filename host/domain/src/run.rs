@@ -385,6 +385,19 @@ pub enum LogLevel {
     Error,
 }
 
+impl LogLevel {
+    /// The word, in lower case.
+    #[must_use]
+    pub fn as_str(self) -> &'static str {
+        match self {
+            Self::Debug => "debug",
+            Self::Info => "info",
+            Self::Warn => "warn",
+            Self::Error => "error",
+        }
+    }
+}
+
 /// One log line of a guest, control characters escaped, bounded.
 #[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
 pub struct LogLine {
@@ -400,13 +413,7 @@ pub struct LogLine {
 impl fmt::Display for LogLine {
     /// `info: it is done name=value`.
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        let level = match self.level {
-            LogLevel::Debug => "debug",
-            LogLevel::Info => "info",
-            LogLevel::Warn => "warn",
-            LogLevel::Error => "error",
-        };
-        write!(f, "{level}: {}", self.message)?;
+        write!(f, "{}: {}", self.level.as_str(), self.message)?;
         self.fields.iter().try_for_each(|(name, value)| write!(f, " {name}={value}"))
     }
 }
@@ -469,14 +476,16 @@ pub struct RunRecord {
     pub component: String,
     /// SHA-256 of the input, `sha256:…`.
     pub input_digest: String,
-    /// The input, unless it is larger than [`crate::limits::RECORD_INPUT_BYTES`].
-    #[serde(default, skip_serializing_if = "Option::is_none")]
-    pub input: Option<Value>,
+    /// What went in, the large parts by their digests.
+    pub input: InputOutline,
     /// Moment of the run in milliseconds since the epoch; what the guest's clock showed.
     pub started_unix_ms: u64,
     /// How it ended.
     #[serde(flatten)]
     pub end: RunEnd,
+    /// How the hook itself ended, if the host made something else of it: refused what it gave back, or was refused.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub returned: Option<RunEnd>,
     /// Log lines.
     #[serde(default)]
     pub log: Vec<LogLine>,
@@ -486,8 +495,108 @@ pub struct RunRecord {
     /// Values changes.
     #[serde(default)]
     pub values: Vec<ValuesChange>,
+    /// Measurements.
+    #[serde(default)]
+    pub metrics: Vec<Measurement>,
     /// What it cost.
     pub usage: Usage,
+}
+
+impl RunRecord {
+    /// How the hook itself ended, whatever the host made of it.
+    #[must_use]
+    pub fn end_of_hook(&self) -> &RunEnd {
+        self.returned.as_ref().unwrap_or(&self.end)
+    }
+}
+
+/// What went into a run, as its record has it: all that is small, and the digests of all that may be large. Hook,
+/// trigger, attempt and moment stand in the record itself.
+#[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
+#[serde(rename_all = "camelCase")]
+pub struct InputOutline {
+    /// Nothing was to be applied.
+    pub dry_run: bool,
+    /// For whom.
+    pub instance: Instance,
+    /// SHA-256 of the values document, `sha256:…`.
+    pub values: String,
+    /// SHA-256 of the effective settings, `sha256:…`.
+    pub settings: String,
+    /// Snapshots by binding.
+    pub snapshots: BTreeMap<String, SnapshotOutline>,
+    /// Seed of the random numbers, in hexadecimal digits.
+    pub seed: String,
+}
+
+/// What a snapshot amounts to.
+#[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
+#[serde(rename_all = "camelCase", untagged)]
+pub enum SnapshotOutline {
+    /// It was there.
+    #[serde(rename_all = "camelCase")]
+    Ready {
+        /// [`Snapshot::sum`] in hexadecimal digits.
+        sha256: String,
+        /// How many objects it has.
+        objects: usize,
+        /// How many bytes they have as JSON text.
+        bytes: usize,
+    },
+    /// It was not there, with the reason.
+    #[serde(rename_all = "camelCase")]
+    NotSynchronised {
+        /// Why.
+        not_synchronised: String,
+    },
+}
+
+impl InputOutline {
+    /// Of an input whose documents have these digests.
+    #[must_use]
+    pub fn of(input: &RunInput, values: String, settings: String) -> Self {
+        let outline = |state: &SnapshotState| match state {
+            SnapshotState::Ready(snapshot) => {
+                let sum = snapshot.sum();
+                SnapshotOutline::Ready { sha256: hex(&sum.digest), objects: snapshot.items.len(), bytes: sum.bytes }
+            }
+            SnapshotState::NotSynchronised(reason) => {
+                SnapshotOutline::NotSynchronised { not_synchronised: reason.clone() }
+            }
+        };
+        Self {
+            dry_run: input.dry_run,
+            instance: input.instance.clone(),
+            values,
+            settings,
+            snapshots: input.snapshots.iter().map(|(name, state)| (name.clone(), outline(state))).collect(),
+            seed: hex(&input.seed),
+        }
+    }
+
+    /// `sha256:…` of the whole input.
+    #[must_use]
+    pub fn digest(&self, hook: &str, trigger: &Trigger, attempt: u32, now_unix_ms: u64) -> String {
+        format!("sha256:{}", hex(&Sum::of(&(self, hook, trigger, attempt, now_unix_ms)).digest))
+    }
+
+    /// The seed, unless the text is none.
+    #[must_use]
+    pub fn seed(&self) -> Option<[u8; 32]> {
+        let digits = self.seed.as_bytes();
+        let mut seed = [0; 32];
+        if digits.len() != 2 * seed.len() || !digits.iter().all(u8::is_ascii_hexdigit) {
+            return None;
+        }
+        for (byte, pair) in seed.iter_mut().zip(digits.chunks_exact(2)) {
+            *byte = u8::from_str_radix(std::str::from_utf8(pair).ok()?, 16).ok()?;
+        }
+        Some(seed)
+    }
+}
+
+fn hex(bytes: &[u8]) -> String {
+    bytes.iter().map(|byte| format!("{byte:02x}")).collect()
 }
 
 #[cfg(test)]

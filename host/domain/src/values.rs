@@ -389,6 +389,18 @@ impl Values {
     }
 }
 
+/// A document after changes, which nothing but their form was checked of.
+///
+/// # Errors
+/// The first change that cannot be made: it leads through something that is neither object nor list.
+pub fn changed(document: &Value, changes: &[ValuesChange]) -> Result<Value, Problem> {
+    let mut changed = document.clone();
+    for change in changes {
+        apply(&mut changed, change)?;
+    }
+    Ok(changed)
+}
+
 fn shortened(text: &str) -> String {
     text.chars().take(100).collect()
 }

@@ -11,16 +11,14 @@ use barbless_domain::event::{Answer, Failure};
 use barbless_domain::grant::{self, Request, Scope};
 use barbless_domain::hook::Trigger;
 use barbless_domain::identity::{ApplicationId, ObjectRef};
-use barbless_domain::limits::RECORD_INPUT_BYTES;
 use barbless_domain::operation::{Action, Operation, OperationResult};
-use barbless_domain::run::{RunEnd, RunInput, RunOutcome, RunRecord, Usage};
+use barbless_domain::run::{InputOutline, RunEnd, RunInput, RunOutcome, RunRecord, Usage};
 use serde_json::Value;
 
-use super::instance::LoadedPackage;
+use super::instance::{LinkedComponent, LoadedPackage};
 use super::{Context, Stop, jq};
 use crate::notice::Notice;
-
-mod record;
+use crate::runs::Inputs;
 
 /// Runs a hook and carries out what it asked for.
 pub(super) async fn run(context: &Arc<Context>, hook: &str, trigger: Trigger, attempt: u32, stop: &Stop) -> Answer {
@@ -31,7 +29,8 @@ pub(super) async fn run(context: &Arc<Context>, hook: &str, trigger: Trigger, at
     let Some(component) = package.components.get(hook).cloned() else {
         return Answer::Failed(Failure::new("InternalError", format!("no component has a hook '{hook}'")));
     };
-    let (input, documents) = input(context, &package, hook, trigger, attempt);
+    let (input, outline) = input(context, &package, hook, trigger, attempt);
+    let kept = (&*package, &*component);
     let input = Arc::new(input);
     let begun = Instant::now();
     let outcome = tokio::select! {
@@ -48,7 +47,7 @@ pub(super) async fn run(context: &Arc<Context>, hook: &str, trigger: Trigger, at
                 usage: Usage { wall_us, ..Usage::default() },
             };
             let end = outcome.end.clone();
-            let record = record(context, &input, &documents, &component.digest, end, outcome, Results::new());
+            let record = record(context, kept, &input, outline, end, outcome, Results::new());
             context.notice(Notice::Ran(record));
             return Answer::Cancelled;
         }
@@ -61,7 +60,7 @@ pub(super) async fn run(context: &Arc<Context>, hook: &str, trigger: Trigger, at
         Err(Refusal::Operation(what)) => RunEnd::OperationRefused { what: what.message.clone() },
         _ => outcome.end.clone(),
     };
-    let record = record(context, &input, &documents, &component.digest, end, outcome, results);
+    let record = record(context, kept, &input, outline, end, outcome, results);
     context.notice(Notice::Ran(record));
     match verdict {
         Ok(values_changed) => Answer::HookRan { values_changed },
@@ -71,16 +70,15 @@ pub(super) async fn run(context: &Arc<Context>, hook: &str, trigger: Trigger, at
     }
 }
 
-/// Everything that goes into a run, and what its documents amount to.
+/// Everything that goes into a run, and the outline of it.
 fn input(
     context: &Context,
     package: &LoadedPackage,
     hook: &str,
     trigger: Trigger,
     attempt: u32,
-) -> (RunInput, record::Documents) {
+) -> (RunInput, InputOutline) {
     let (computed, snapshots) = context.instance.inputs_of(hook);
-    let documents = record::Documents { values: computed.digest, settings: computed.settings_digest };
     let mut seed = [0u8; 32];
     // The system's generator has no failure that a program could do anything about; a seed of zeros would be worse
     // than a panic, which ends this run only.
@@ -97,7 +95,8 @@ fn input(
         now_unix_ms: context.instance.now().0,
         seed,
     };
-    (input, documents)
+    let outline = InputOutline::of(&input, computed.digest, computed.settings_digest);
+    (input, outline)
 }
 
 /// Why a run comes to nothing.
@@ -191,11 +190,12 @@ pub(super) async fn check(
     })
 }
 
-fn denied(denial: grant::Denial) -> Failure {
+pub(super) fn denied(denial: grant::Denial) -> Failure {
     Failure::new(&denial.reason, format!("{}: {}", denial.what, denial.why)).hint(denial.hint)
 }
 
-fn in_namespace(mut operation: Operation, namespace: &str) -> Operation {
+/// An operation on an object of this namespace.
+pub(crate) fn in_namespace(mut operation: Operation, namespace: &str) -> Operation {
     operation.target = ObjectRef { namespace: namespace.to_owned(), ..operation.target };
     match &mut operation.action {
         Action::Create { object }
@@ -294,32 +294,37 @@ pub(super) fn failure_of(hook: &str, end: &RunEnd) -> Option<Failure> {
     Some(Failure { reason: reason.to_owned(), message: format!("hook '{hook}': {end}"), hint, retry_after_ms })
 }
 
-/// Keeps the record of a run.
+/// Keeps the record of a run, and what a replay of it needs.
 fn record(
     context: &Context,
-    input: &RunInput,
-    documents: &record::Documents,
-    component: &str,
+    (package, component): (&LoadedPackage, &LinkedComponent),
+    input: &Arc<RunInput>,
+    outline: InputOutline,
     end: RunEnd,
     outcome: RunOutcome,
     operations: Results,
 ) -> Arc<RunRecord> {
-    let (record, kept) = context.services.runs.add(RunRecord {
+    let record = RunRecord {
         id: 0,
         application: context.instance.id.to_string(),
         hook: input.hook.clone(),
         trigger: input.trigger.clone(),
         attempt: input.attempt,
-        component: component.to_owned(),
-        input_digest: record::digest(input, documents),
-        input: record::document(input, RECORD_INPUT_BYTES),
+        component: component.digest.clone(),
+        input_digest: outline.digest(&input.hook, &input.trigger, input.attempt, input.now_unix_ms),
+        input: outline,
         started_unix_ms: input.now_unix_ms,
+        returned: (end != outcome.end).then_some(outcome.end),
         end,
         log: outcome.log,
         operations,
         values: outcome.values,
+        metrics: outcome.metrics,
         usage: outcome.usage,
-    });
+    };
+    let inputs =
+        Inputs { input: Arc::clone(input), package: Arc::clone(&package.package), component: component.path.clone() };
+    let (record, kept) = context.services.runs.add(record, Some(inputs));
     if let Err(error) = kept {
         tracing::warn!(application = %context.instance.id, error = crate::report::chain(&error), "a run record is lost");
     }

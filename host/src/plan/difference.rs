@@ -61,7 +61,7 @@ impl Difference {
 
 /// How many lines the differences of a plan may still have.
 #[derive(Debug)]
-pub(super) struct Budget {
+pub(crate) struct Budget {
     lines: usize,
 }
 
@@ -73,7 +73,7 @@ impl Default for Budget {
 
 /// An object without its status and without what only tells how it is stored.
 #[must_use]
-pub(super) fn without_traces(object: &Value) -> Value {
+pub(crate) fn without_traces(object: &Value) -> Value {
     let mut object = object.clone();
     let Some(map) = object.as_object_mut() else { return object };
     map.remove("status");
@@ -98,7 +98,7 @@ pub(super) fn without_traces(object: &Value) -> Value {
 
 /// The difference of two documents; one that is not there has no lines.
 #[must_use]
-pub(super) fn of(before: Option<&Value>, after: Option<&Value>, budget: &mut Budget) -> Difference {
+pub(crate) fn of(before: Option<&Value>, after: Option<&Value>, budget: &mut Budget) -> Difference {
     if before == after {
         return Difference::default();
     }

@@ -39,7 +39,7 @@ const SECRET_NAMES: [&str; 10] = [
 
 /// Masks what is secret.
 #[derive(Debug, Default)]
-pub(super) struct Secrets {
+pub(crate) struct Secrets {
     shown: bool,
     /// Longest first, so that a secret inside of another does not leave its rest behind.
     learnt: Vec<String>,
@@ -48,13 +48,13 @@ pub(super) struct Secrets {
 impl Secrets {
     /// Masks nothing: somebody asked for it by name.
     #[must_use]
-    pub(super) fn shown() -> Self {
+    pub(crate) fn shown() -> Self {
         Self { shown: true, learnt: Vec::new() }
     }
 
     /// Learns the secret texts of objects, and of settings and values.
     #[must_use]
-    pub(super) fn of<'a>(
+    pub(crate) fn of<'a>(
         objects: impl IntoIterator<Item = &'a Value>,
         documents: impl IntoIterator<Item = &'a Value>,
     ) -> Self {
@@ -85,14 +85,14 @@ impl Secrets {
 
     /// Two versions of an object, ready to be shown.
     #[must_use]
-    pub(super) fn mask_objects(&self, before: Option<&Value>, after: Option<&Value>) -> (Option<Value>, Option<Value>) {
+    pub(crate) fn mask_objects(&self, before: Option<&Value>, after: Option<&Value>) -> (Option<Value>, Option<Value>) {
         let places: Vec<Place> = [before, after].into_iter().flatten().flat_map(places).collect();
         self.mask(before, after, &places)
     }
 
     /// Two versions of settings or values, ready to be shown.
     #[must_use]
-    pub(super) fn mask_documents(
+    pub(crate) fn mask_documents(
         &self,
         before: Option<&Value>,
         after: Option<&Value>,
@@ -102,7 +102,7 @@ impl Secrets {
 
     /// A message or a log line, ready to be shown.
     #[must_use]
-    pub(super) fn mask_text(&self, text: &str) -> String {
+    pub(crate) fn mask_text(&self, text: &str) -> String {
         if self.shown {
             return text.to_owned();
         }

@@ -8,7 +8,7 @@ use std::time::Duration;
 use barbless_domain::event::Event;
 use barbless_domain::hook::Trigger;
 use barbless_domain::package::PackageSource;
-use barbless_domain::run::RunRecord;
+use barbless_domain::run::{RunRecord, SnapshotOutline, SnapshotState};
 use kube::api::{Api, DeleteParams, DynamicObject};
 use kube::core::{ApiResource, GroupVersionKind};
 use serde_json::{Value, json};
@@ -48,11 +48,6 @@ async fn remove(world: &World, kind: &str, name: &str) {
     api.delete(name, &DeleteParams::default()).await.unwrap();
 }
 
-/// What a run was shown.
-fn input(record: &RunRecord) -> Value {
-    record.input.clone().expect("so little is kept")
-}
-
 /// Runs of a hook as one line each: why, and how many objects each snapshot had.
 fn told(record: &RunRecord) -> String {
     let why = match &record.trigger {
@@ -63,8 +58,10 @@ fn told(record: &RunRecord) -> String {
         Trigger::Synchronization(bindings) => format!("Synchronization of {}", bindings.join(" ")),
         other => other.as_str().to_owned(),
     };
-    let snapshots = input(record)["snapshots"].as_object().cloned().unwrap_or_default();
-    let counts = snapshots.iter().map(|(name, it)| format!("{name} {}", it["items"].as_array().map_or(0, Vec::len)));
+    let counts = record.input.snapshots.iter().map(|(name, it)| match it {
+        SnapshotOutline::Ready { objects, .. } => format!("{name} {objects}"),
+        SnapshotOutline::NotSynchronised { .. } => format!("{name} 0"),
+    });
     format!("{why}: {}", counts.collect::<Vec<_>>().join(", "))
 }
 
@@ -233,7 +230,9 @@ async fn n12_a_synchronization_that_fails_three_times_sees_the_final_state() {
     let records = runs(&app, "stubborn", 4).await;
     let last = records.last().unwrap();
     assert_eq!(told(last), "Synchronization of own: own 6");
-    assert_eq!(input(last)["snapshots"]["own"]["items"][5]["projection"]["data"]["number"], "4");
+    let input = app.world.services.runs.input(last).unwrap();
+    let SnapshotState::Ready(own) = &input.snapshots["own"] else { panic!("it is there") };
+    assert_eq!(own.items[5].projection["data"]["number"], "4");
     assert_eq!(records.len(), 4, "nothing of it is told a second time");
 }
 

@@ -22,18 +22,20 @@ const DEPTH: usize = 100;
 
 /// Line and column, both from 1.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub(crate) struct Place {
-    pub(crate) line: u64,
-    pub(crate) column: u64,
+pub struct Place {
+    /// The line.
+    pub line: u64,
+    /// The column.
+    pub column: u64,
 }
 
 /// A parsed file.
 #[derive(Debug, Clone)]
-pub(crate) struct Document {
+pub struct Document {
     /// Name of the file, for problems.
-    pub(crate) file: String,
+    pub file: String,
     /// What it says; `null` for an empty file.
-    pub(crate) value: Value,
+    pub value: Value,
     /// Place by JSON pointer: of the key for members of objects, of the value otherwise.
     places: BTreeMap<String, Place>,
 }
@@ -43,7 +45,7 @@ impl Document {
     ///
     /// # Errors
     /// Malformed text ends parsing at the first error; otherwise every duplicate key.
-    pub(crate) fn parse(file: &str, text: &str) -> Result<Self, Vec<Problem>> {
+    pub fn parse(file: &str, text: &str) -> Result<Self, Vec<Problem>> {
         if text.len() > TEXT_BYTES {
             return Err(vec![
                 Problem::new("FileTooLarge", file, "", format!("is larger than {TEXT_BYTES} bytes"))
@@ -121,7 +123,8 @@ impl Document {
     }
 
     /// Place of a JSON pointer, or of the nearest node above it.
-    pub(crate) fn place(&self, pointer: &str) -> Option<Place> {
+    #[must_use]
+    pub fn place(&self, pointer: &str) -> Option<Place> {
         let mut pointer = pointer;
         loop {
             if let Some(place) = self.places.get(pointer) {
@@ -132,7 +135,8 @@ impl Document {
     }
 
     /// A problem at a JSON pointer.
-    pub(crate) fn problem(&self, reason: &str, pointer: &str, message: impl Into<String>) -> Problem {
+    #[must_use]
+    pub fn problem(&self, reason: &str, pointer: &str, message: impl Into<String>) -> Problem {
         let mut problem = Problem::new(reason, &self.file, pointer, message);
         if let Some(place) = self.place(pointer) {
             problem.line = Some(place.line);
@@ -175,14 +179,16 @@ pub(crate) fn push(pointer: &mut String, segment: &str) {
 }
 
 /// A JSON pointer with one more segment.
-pub(crate) fn join(pointer: &str, segment: &str) -> String {
+#[must_use]
+pub fn join(pointer: &str, segment: &str) -> String {
     let mut joined = pointer.to_owned();
     push(&mut joined, segment);
     joined
 }
 
 /// Splits a JSON pointer into unescaped segments; nothing if it is malformed.
-pub(crate) fn segments(pointer: &str) -> Option<Vec<String>> {
+#[must_use]
+pub fn segments(pointer: &str) -> Option<Vec<String>> {
     if pointer.is_empty() {
         return Some(Vec::new());
     }

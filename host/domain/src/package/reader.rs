@@ -112,7 +112,8 @@ impl<'a> Reader<'a> {
 }
 
 /// What a value is, in words.
-pub(crate) fn kind(value: &Value) -> &'static str {
+#[must_use]
+pub fn kind(value: &Value) -> &'static str {
     match value {
         Value::Null => "null",
         Value::Bool(_) => "a boolean",
@@ -124,7 +125,8 @@ pub(crate) fn kind(value: &Value) -> &'static str {
 }
 
 /// The known word that an unknown one resembles.
-pub(crate) fn nearest<'w>(word: &str, known: &[&'w str]) -> Option<&'w str> {
+#[must_use]
+pub fn nearest<'w>(word: &str, known: &[&'w str]) -> Option<&'w str> {
     if word.len() > 64 {
         return None;
     }
