@@ -106,7 +106,7 @@ pub(crate) async fn command(args: &Test) -> Result<Exit, Report> {
             .map_err(|error| Report::new("FileUnwritable", error.to_string()).at(path.display().to_string()))?;
     }
     app::print(&printed(&ran, args.output)?)?;
-    Ok(if ran.iter().all(|one| one.mismatches.is_empty()) { Exit::Ok } else { Exit::Failed })
+    Ok(if ran.iter().all(|one| one.mismatches.is_empty()) { Exit::Ok } else { Exit::ChecksFailed })
 }
 
 fn read_text(path: &Path) -> Result<String, Report> {

@@ -58,7 +58,7 @@ fn a_wrong_expectation_fails_shows_why_and_can_be_rewritten() {
     let junit = folder.path().join("report.xml");
     let output = barbless(&["test", &package, "--junit", junit.to_str().unwrap()]);
     let stdout = text(&output.stdout);
-    assert_eq!(output.status.code(), Some(1), "{stdout}{}", text(&output.stderr));
+    assert_eq!(output.status.code(), Some(7), "{stdout}{}", text(&output.stderr));
     assert!(
         stdout.contains("FAIL greet: a <wrong> greeting") && stdout.contains("ok   greet: a right one"),
         "{stdout}"
@@ -100,7 +100,7 @@ fn what_a_package_may_not_do_is_an_error_of_the_case() {
     let cases = "cases:\n  - {name: a, hook: startup}\n";
     std::fs::write(folder.path().join("tests/greet.yaml"), cases).unwrap();
     let output = barbless(&["test", &package]);
-    assert_eq!(output.status.code(), Some(1), "{}", text(&output.stderr));
+    assert_eq!(output.status.code(), Some(7), "{}", text(&output.stderr));
     assert!(text(&output.stdout).contains("hooksVersion"), "{}", text(&output.stdout));
 }
 
@@ -172,7 +172,7 @@ async fn a_run_becomes_a_case_that_passes() {
     let cases = std::fs::read_to_string(&file).unwrap();
     std::fs::write(&file, cases.replace("operation: apply", "operation: create")).unwrap();
     let output = barbless(&["test", package.to_str().unwrap()]);
-    assert_eq!(output.status.code(), Some(1), "{}", text(&output.stdout));
+    assert_eq!(output.status.code(), Some(7), "{}", text(&output.stdout));
 }
 
 /// The files of a bundle in another folder.

@@ -188,6 +188,23 @@ async fn n03_n04_n05_the_bindings_of_a_hook_are_synchronised_in_one_run_that_see
 }
 
 #[tokio::test(flavor = "multi_thread")]
+async fn n07_only_what_the_filter_gives_is_a_change() {
+    let world = World::new().await;
+    put(&world, object("ConfigMap", "o1", &json!({"a": "1"}))).await;
+    let labels = OWN.replace("name: own", "name: own\n  jqFilter: '.metadata.labels'");
+    let app = world.install("n", scripted(&[("quiet", &format!("{labels}{TICK}"))]), nothing()).await;
+    app.ready().await;
+    let mut known = 0;
+    then(&app, "quiet", &mut known).await;
+    put(&world, object("ConfigMap", "o1", &json!({"a": "2"}))).await;
+    assert_eq!(then(&app, "quiet", &mut known).await, ["schedule: own 1"]);
+    let mut labelled = object("ConfigMap", "o1", &json!({"a": "2"}));
+    labelled["metadata"]["labels"]["more"] = json!("yes");
+    put(&world, labelled).await;
+    assert_eq!(then(&app, "quiet", &mut known).await, ["Modified o1: own 1", "schedule: own 1"]);
+}
+
+#[tokio::test(flavor = "multi_thread")]
 async fn n08_n09_bookkeeping_is_no_change_and_unwanted_events_only_change_the_snapshot() {
     let world = World::new().await;
     let silent = OWN.replace("name: own", "name: own\n  executeHookOnEvent: []");
