@@ -6,7 +6,6 @@
 use std::path::Path;
 
 use barbless_domain::hook::{Change, Trigger};
-use barbless_domain::operation::OperationResult;
 use barbless_domain::run::{RunEnd, RunRecord, SnapshotOutline};
 use serde_json::{Value, json};
 
@@ -82,12 +81,15 @@ pub(crate) fn find(archive: &Archive, run: u64) -> Result<RunRecord, Report> {
 /// # Errors
 /// A report for the user.
 pub(crate) fn runs(args: &Runs) -> Result<Exit, Report> {
-    let archive = open(&args.data_dir)?;
+    let archive = open(&args.selection.data_dir)?;
     if let Some(run) = number(args.what.as_deref()) {
         return describe(args, &archive, &find(&archive, run)?);
     }
-    let wanted =
-        Wanted { namespace: args.namespace.as_deref(), application: args.what.as_deref(), hook: args.hook.as_deref() };
+    let wanted = Wanted {
+        namespace: args.selection.namespace.as_deref(),
+        application: args.what.as_deref(),
+        hook: args.selection.hook.as_deref(),
+    };
     let mut records = archive.records().map_err(|error| report(&error))?;
     records.retain(|record| wanted.has(record) && (!args.failed || record.end.is_failure()));
     let mut rows = Vec::with_capacity(records.len());
@@ -294,12 +296,6 @@ fn description(record: &RunRecord, has_input: bool, secrets: &Secrets) -> String
         line("snapshot", &format!("{binding}: {what}"));
     }
     for (operation, result) in &record.operations {
-        let result = match result {
-            OperationResult::Done => "done".to_owned(),
-            OperationResult::Unchanged => "unchanged".to_owned(),
-            OperationResult::Skipped => "skipped".to_owned(),
-            OperationResult::Failed { reason, message } => format!("failed: [{reason}] {message}"),
-        };
         line("operation", &format!("{operation}: {result}"));
     }
     for change in &record.values {
@@ -320,9 +316,12 @@ fn description(record: &RunRecord, has_input: bool, secrets: &Secrets) -> String
 /// # Errors
 /// A report for the user.
 pub(crate) fn logs(args: &Logs) -> Result<Exit, Report> {
-    let archive = open(&args.data_dir)?;
-    let wanted =
-        Wanted { namespace: args.namespace.as_deref(), application: args.what.as_deref(), hook: args.hook.as_deref() };
+    let archive = open(&args.selection.data_dir)?;
+    let wanted = Wanted {
+        namespace: args.selection.namespace.as_deref(),
+        application: args.what.as_deref(),
+        hook: args.selection.hook.as_deref(),
+    };
     let records = match number(args.what.as_deref()) {
         Some(run) => vec![find(&archive, run)?],
         None => {

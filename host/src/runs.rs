@@ -5,7 +5,7 @@
 
 use std::collections::{BTreeMap, BTreeSet, VecDeque};
 use std::panic::{AssertUnwindSafe, catch_unwind};
-use std::path::{Path, PathBuf};
+use std::path::Path;
 use std::sync::atomic::{AtomicUsize, Ordering};
 use std::sync::mpsc::{Receiver, SyncSender, sync_channel};
 use std::sync::{Arc, Mutex};
@@ -299,7 +299,7 @@ impl RunLog {
         }
     }
 
-    fn read(path: &PathBuf, documents_bytes: u64) -> Result<Self, RunsError> {
+    fn read(path: &Path, documents_bytes: u64) -> Result<Self, RunsError> {
         let shown = path.display().to_string();
         guarded(&shown, || {
             // Inputs of runs hold secrets.

@@ -3,7 +3,6 @@
 use std::io::{IsTerminal as _, Write as _};
 use std::time::Duration;
 
-use barbless_domain::operation::OperationResult;
 use barbless_domain::run::RunRecord;
 use indicatif::{ProgressBar, ProgressStyle};
 
@@ -105,12 +104,6 @@ impl Ui {
             self.line(&format!("│  {line}"));
         }
         for (operation, result) in &record.operations {
-            let result = match result {
-                OperationResult::Done => "done".to_owned(),
-                OperationResult::Unchanged => "unchanged".to_owned(),
-                OperationResult::Skipped => "skipped".to_owned(),
-                OperationResult::Failed { reason, message } => format!("failed: [{reason}] {message}"),
-            };
             self.line(&format!("│  {operation}: {result}"));
         }
         for change in &record.values {

@@ -80,5 +80,6 @@ pub(crate) const REQUEST_WAIT: Duration = Duration::from_secs(60);
 pub(crate) const SHARED_WATCH_GATHER: Duration = Duration::from_millis(5);
 /// Objects that one who shares a watch may be behind before the others wait for them.
 pub(crate) const SHARED_WATCH_BACKLOG: usize = 256;
-/// How long the others wait. A filter takes microseconds; one that takes seconds an object gets a watch of its own.
+/// How long the others wait in all for one that does not keep up. A filter takes microseconds; one that takes seconds an
+/// object gets a watch of its own.
 pub(crate) const SHARED_WATCH_PATIENCE: Duration = Duration::from_secs(1);

@@ -123,8 +123,8 @@ impl Cluster {
         })
     }
 
-    /// Watches a selection with a connection of its own.
-    fn observe_alone(&self, spec: WatchSpec) -> impl Stream<Item = Observation> + Send + 'static + use<> {
+    /// Watches a selection with a connection of its own, whoever else watches the same.
+    pub fn observe_alone(&self, spec: WatchSpec) -> impl Stream<Item = Observation> + Send + 'static + use<> {
         let cluster = self.clone();
         let start = State::Resolving { pause: Duration::ZERO };
         futures::stream::unfold((cluster, spec, start), |(cluster, spec, mut state)| async move {

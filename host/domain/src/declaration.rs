@@ -14,7 +14,7 @@ use crate::hook::{
     Projection, RateLimit, ScheduleBinding, Stage, WatchEventType,
 };
 use crate::identity::Gvk;
-use crate::limits::{BINDINGS_PER_HOOK, HOOKS_PER_PACKAGE, JQ_PROGRAM_BYTES};
+use crate::limits::{BINDINGS_PER_HOOK, BINDINGS_PER_PACKAGE, HOOKS_PER_PACKAGE, JQ_PROGRAM_BYTES};
 use crate::package::Problem;
 use crate::package::document::{Document, segments};
 use crate::package::reader::PROBLEMS_MAX;
@@ -98,6 +98,12 @@ impl Hooks {
         if count > HOOKS_PER_PACKAGE {
             let message = format!("{count} hooks are more than {HOOKS_PER_PACKAGE}");
             return Err(vec![Problem::new("TooManyHooks", "hooks", "", message)]);
+        }
+        let hooks_of = components.iter().flat_map(|component| &component.hooks);
+        let bindings: usize = hooks_of.map(|hook| hook.bindings.len()).sum();
+        if bindings > BINDINGS_PER_PACKAGE {
+            let message = format!("{bindings} bindings are more than {BINDINGS_PER_PACKAGE}");
+            return Err(vec![Problem::new("TooManyBindings", "hooks", "", message)]);
         }
         for ComponentDeclarations { component, hooks: declared, exports_filter } in components {
             if declared.is_empty() {

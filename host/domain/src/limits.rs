@@ -150,10 +150,18 @@ pub const VALUES_LOOP: u32 = 10;
 /// Attempts to get the package of an application that is being deleted, before it is removed without its delete hooks
 /// and orphans. With the usual back-off that is a quarter of an hour, in which a registry may come back.
 pub const REMOVAL_LOAD_ATTEMPTS: u32 = 6;
-/// Tasks in one queue. Hook tasks are one per hook, so this is a bound on the number of hooks with room to spare.
+/// How long hooks have to leave the values alone before [`VALUES_LOOP`] is counted anew: who changes them now and then is
+/// no loop.
+pub const VALUES_QUIET: Duration = Duration::from_secs(10 * 60);
+/// Tasks in one queue. There is at most one for each schedule, and for events and synchronization of each hook, so
+/// [`HOOKS_PER_PACKAGE`] and [`BINDINGS_PER_PACKAGE`] are bounds of it, with room to spare.
 pub const QUEUE_TASKS: usize = 4096;
 /// Hooks in one package.
 pub const HOOKS_PER_PACKAGE: usize = 1000;
+/// Bindings of all hooks of one package together.
+pub const BINDINGS_PER_PACKAGE: usize = 1000;
+/// Bytes of what was last known of deleted objects that wait for one run. The rest is told by name.
+pub const LAST_KNOWN_BYTES: usize = 8 * 1024 * 1024;
 /// Bindings of one hook.
 pub const BINDINGS_PER_HOOK: usize = 100;
 /// Run records kept for one application.

@@ -150,3 +150,15 @@ pub enum OperationResult {
     /// Not tried, because one before it failed.
     Skipped,
 }
+
+impl fmt::Display for OperationResult {
+    /// `done`, `failed: [Conflict] …`.
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        match self {
+            Self::Done => f.write_str("done"),
+            Self::Unchanged => f.write_str("unchanged"),
+            Self::Skipped => f.write_str("skipped"),
+            Self::Failed { reason, message } => write!(f, "failed: [{reason}] {message}"),
+        }
+    }
+}

@@ -53,6 +53,12 @@ pub struct App {
     paces: BTreeMap<String, Pace>,
     /// The hook that the head of the lifecycle queue runs.
     running_in_lifecycle: Option<String>,
+    /// The synchronization runs of the bindings that are there were asked for.
+    synchronised: bool,
+    /// onStartup hooks of the package in force that have succeeded.
+    started_hooks: BTreeSet<String>,
+    /// When hooks changed the values last.
+    values_changed: Time,
     /// Hooks that had something to do while they were skipped.
     missed: BTreeSet<String>,
     next_ticket: u64,
@@ -107,6 +113,9 @@ impl App {
             hooks: BTreeMap::new(),
             paces: BTreeMap::new(),
             running_in_lifecycle: None,
+            synchronised: false,
+            started_hooks: BTreeSet::new(),
+            values_changed: Time::default(),
             missed: BTreeSet::new(),
             next_ticket: 0,
             values_loop: 0,
@@ -359,8 +368,12 @@ impl App {
     /// The hook that the head of the lifecycle queue runs next.
     fn next_lifecycle_hook(&self) -> Option<(Stage, String)> {
         let (stage, index) = self.lifecycle.head()?.task.stage()?;
+        let skips = self.desired.as_ref().is_some_and(|desired| desired.skip_delete_hooks);
+        if skips && matches!(self.lifecycle.head()?.task, Task::Remove { .. }) {
+            return None;
+        }
         let hook = self.hooks_at(stage).into_iter().nth(index)?;
-        Some((stage, hook))
+        (!self.is_skipped(&hook)).then_some((stage, hook))
     }
 
     fn declaration(&self, hook: &str) -> Option<&HookDeclaration> {

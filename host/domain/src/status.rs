@@ -309,6 +309,11 @@ pub(crate) fn of(app: &App) -> Status {
     blockers.extend(known.into_iter().filter_map(Condition::failure).map(Blocker::new));
     blockers.extend(degraded);
     blockers.extend(event_hook);
+    blockers.extend(facts.dropped.as_ref().map(|what| Blocker {
+        reason: "HookFailed".to_owned(),
+        message: format!("a run of a hook was dropped: {what}"),
+        hint: Some("let the package have fewer hooks in one queue".to_owned()),
+    }));
 
     let mut conditions = conditions(app, &blockers);
     conditions.extend(requests(app));
@@ -569,6 +574,7 @@ fn progress(app: &App) -> String {
         Task::Run { at: RunAt::Render, .. } => "rendering the templates".to_owned(),
         Task::Run { at: RunAt::Apply, .. } => "applying the objects".to_owned(),
         Task::Run { at: RunAt::After(_), .. } => hook(Stage::AfterHelm),
+        Task::Disable(DisableAt::Bindings) => "waiting for the snapshots of the hooks".to_owned(),
         Task::Disable(DisableAt::Before(_)) => hook(Stage::BeforeDeleteHelm),
         Task::Disable(DisableAt::Uninstall) => "removing the objects".to_owned(),
         Task::Disable(DisableAt::After(_)) => hook(Stage::AfterDeleteHelm),

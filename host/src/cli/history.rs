@@ -17,6 +17,20 @@ pub enum Listing {
     Yaml,
 }
 
+/// Which of the recorded runs.
+#[derive(Debug, Args)]
+pub struct Selection {
+    /// Folder in which `barbless dev --data-dir` keeps its records.
+    #[arg(long, env = "BARBLESS_DATA_DIR", value_name = "DIR")]
+    pub data_dir: PathBuf,
+    /// Only applications of this namespace.
+    #[arg(short, long, value_name = "NAMESPACE")]
+    pub namespace: Option<String>,
+    /// Only runs of this hook.
+    #[arg(long, value_name = "HOOK")]
+    pub hook: Option<String>,
+}
+
 /// `barbless runs`
 #[derive(Debug, Args)]
 #[command(
@@ -27,15 +41,9 @@ pub struct Runs {
     /// The number of a run, to describe it; or an application, as `NAME` or `NAMESPACE.NAME`, to list its runs.
     #[arg(value_name = "RUN|APPLICATION")]
     pub what: Option<String>,
-    /// Folder in which `barbless dev --data-dir` keeps its records.
-    #[arg(long, env = "BARBLESS_DATA_DIR", value_name = "DIR")]
-    pub data_dir: PathBuf,
-    /// Only applications of this namespace.
-    #[arg(short, long, value_name = "NAMESPACE")]
-    pub namespace: Option<String>,
-    /// Only runs of this hook.
-    #[arg(long, value_name = "HOOK")]
-    pub hook: Option<String>,
+    /// Which runs.
+    #[command(flatten)]
+    pub selection: Selection,
     /// Only runs that failed.
     #[arg(long)]
     pub failed: bool,
@@ -60,15 +68,9 @@ pub struct Logs {
     /// The number of a run, or an application, as `NAME` or `NAMESPACE.NAME`; everything unless given.
     #[arg(value_name = "RUN|APPLICATION")]
     pub what: Option<String>,
-    /// Folder in which `barbless dev --data-dir` keeps its records.
-    #[arg(long, env = "BARBLESS_DATA_DIR", value_name = "DIR")]
-    pub data_dir: PathBuf,
-    /// Only applications of this namespace.
-    #[arg(short, long, value_name = "NAMESPACE")]
-    pub namespace: Option<String>,
-    /// Only runs of this hook.
-    #[arg(long, value_name = "HOOK")]
-    pub hook: Option<String>,
+    /// Which runs.
+    #[command(flatten)]
+    pub selection: Selection,
     /// Only the last lines, so many of them.
     #[arg(long, value_name = "N")]
     pub tail: Option<usize>,

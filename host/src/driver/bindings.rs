@@ -35,8 +35,8 @@ const FILTER_PAUSE: (Duration, Duration) = (Duration::from_secs(1), Duration::fr
 /// restarts is back by then.
 const INTERRUPTED: Duration = Duration::from_secs(30);
 /// How long an interrupted watch has to be quiet to count as going on: longer than the longest pause between two
-/// attempts, each of which would fail with a word.
-const QUIET: Duration = Duration::from_secs(60);
+/// attempts (30 s and as much again at random) with the time that an attempt may take to connect.
+const QUIET: Duration = Duration::from_secs(150);
 
 /// The tasks of all bindings. They end when this is dropped.
 pub(super) struct Bindings {
@@ -64,12 +64,29 @@ struct Waiting {
 /// Starts everything and waits until every snapshot is there.
 pub(super) async fn start(context: &Arc<Context>, token: &CancellationToken) -> Answer {
     stop(context).await;
+    let mut tasks = JoinSet::new();
+    match begin(context, token, &mut tasks).await {
+        Ok(gate) => {
+            *context.instance.bindings.lock().await = Some(Bindings { tasks, gate });
+            Answer::Done
+        }
+        Err(answer) => {
+            // None of them has a word to say any more, and nobody takes what they had for the state of the cluster.
+            tasks.shutdown().await;
+            for store in context.instance.data().snapshots.values_mut().flat_map(BTreeMap::values_mut) {
+                store.fail("its watch could not be started".to_owned());
+            }
+            answer
+        }
+    }
+}
+
+async fn begin(context: &Arc<Context>, token: &CancellationToken, tasks: &mut JoinSet<()>) -> Result<Gate, Answer> {
     let package = match context.instance.current() {
         Ok(package) => package,
-        Err(failure) => return Answer::Failed(failure),
+        Err(failure) => return Err(Answer::Failed(failure)),
     };
     let (gate, opened) = watch::channel(false);
-    let mut tasks = JoinSet::new();
     let mut waiting = Vec::new();
     let mut stores: BTreeMap<String, BTreeMap<String, SnapshotStore>> = BTreeMap::new();
     for hook in package.hooks.iter().map(|hook| &hook.declaration) {
@@ -83,7 +100,7 @@ pub(super) async fn start(context: &Arc<Context>, token: &CancellationToken) -> 
         for binding in hook.kubernetes() {
             let spec = match watch_spec(context, &package, hook, binding).await {
                 Ok(spec) => spec,
-                Err(failure) => return Answer::Failed(failure),
+                Err(failure) => return Err(Answer::Failed(failure)),
             };
             let (tell, synced) = oneshot::channel();
             let (problem, problems) = watch::channel(String::new());
@@ -99,23 +116,22 @@ pub(super) async fn start(context: &Arc<Context>, token: &CancellationToken) -> 
         }
     }
     tasks.spawn(schedules(Arc::clone(context), Arc::clone(&package), opened));
-    let bindings = Bindings { tasks, gate: Gate(Arc::new(gate)) };
     let deadline = Instant::now() + SYNCHRONISATION;
     for Waiting { name, synced, problem } in waiting {
         tokio::select! {
             result = synced => if result.is_err() {
-                return Answer::Failed(Failure::new("InternalError", format!("the watch of binding '{name}' ended")));
+                let message = format!("the watch of binding '{name}' ended");
+                return Err(Answer::Failed(Failure::new("InternalError", message)));
             },
-            () = token.cancelled() => return Answer::Cancelled,
+            () = token.cancelled() => return Err(Answer::Cancelled),
             () = tokio::time::sleep_until(deadline) => {
                 let why = problem.borrow().clone();
                 let why = if why.is_empty() { "the API server has not answered".to_owned() } else { why };
-                return Answer::Failed(not_synchronised(&name, &why));
+                return Err(Answer::Failed(not_synchronised(&name, &why)));
             }
         }
     }
-    *context.instance.bindings.lock().await = Some(bindings);
-    Answer::Done
+    Ok(Gate(Arc::new(gate)))
 }
 
 /// The failure of a binding whose snapshot is not there.
@@ -220,7 +236,7 @@ impl Watched {
                     Err(_) => return,
                 },
                 () = tokio::time::sleep_until(quiet.unwrap_or_else(Instant::now)), if quiet.is_some() => {
-                    if interruption.over() {
+                    if interruption.over() && !broken {
                         self.tell_state(None).await;
                     }
                     continue;
@@ -242,23 +258,29 @@ impl Watched {
                 continue;
             }
             let synced = matches!(event, Observation::ListEnds);
+            // The beginning of a list is no news: an attempt at one fails after it.
+            let news = !matches!(event, Observation::ListBegins | Observation::Listed(_));
             match self.take(event, &mut list).await {
                 Ok(changes) => held.extend(changes),
                 Err(FilterFailed) => {
                     broken = true;
                     let why = self.problem.borrow().clone();
                     self.tell_state(Some(why)).await;
-                    // Only a complete list makes the snapshot whole again, and nobody knows when the next would come.
+                    // Only a complete list makes the snapshot whole again, and nobody knows when the next would come. Those
+                    // who share the watch neither wait for this one nor list with it.
+                    drop(std::mem::replace(&mut events, futures::stream::pending().boxed()));
                     tokio::time::sleep(pause).await;
                     pause = (pause * 2).min(FILTER_PAUSE.1);
-                    events = self.context.services.cluster.observe(spec.clone()).boxed();
+                    events = self.context.services.cluster.observe_alone(spec.clone()).boxed();
                     continue;
                 }
             }
-            if interruption.over() && !broken {
+            if news && interruption.over() && !broken {
                 self.tell_state(None).await;
             }
             if synced && let Some(tell) = tell.take() {
+                // Whatever was told of the watch before this one is over.
+                self.tell_state(None).await;
                 // The synchronization run sees all of this; after a list whose filter failed it would count as new.
                 held.clear();
                 // Nobody waits any more if the step was cancelled.

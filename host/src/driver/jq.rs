@@ -53,7 +53,7 @@ impl Filters {
                     let message = format!("more than {JQ_FILTERS_PER_PACKAGE} different jq programs");
                     return Err(Failure::new("JqTooMany", message).hint("name fields, or export a filter"));
                 }
-                match sandbox.jq(program).await {
+                match compiled(sandbox, program).await {
                     Ok(filter) => {
                         filters.insert(program.clone(), filter);
                     }
@@ -116,12 +116,22 @@ impl<'a> Patches<'a> {
         let filter = match known {
             Some(filter) => filter,
             None => {
-                let filter = self.context.services.sandbox.jq(program).await?;
+                let filter = compiled(&self.context.services.sandbox, program).await?;
                 let mut programs = self.programs.lock().unwrap_or_else(PoisonError::into_inner);
                 programs.entry(program.to_owned()).or_insert(filter).clone()
             }
         };
         evaluate(&filter, &self.context.instance.jq, object).await
+    }
+}
+
+/// A program, read in a thread that may be busy: reading one costs CPU time, and a turn in the evaluator is waited for.
+async fn compiled(sandbox: &Sandbox, program: &str) -> Result<JqFilter, JqError> {
+    let (sandbox, program, runtime) = (sandbox.clone(), program.to_owned(), tokio::runtime::Handle::current());
+    let reading = tokio::task::spawn_blocking(move || runtime.block_on(sandbox.jq(&program)));
+    match reading.await {
+        Ok(read) => read,
+        Err(error) => std::panic::resume_unwind(error.into_panic()),
     }
 }
 

@@ -8,18 +8,25 @@
 
 use std::collections::BTreeMap;
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
+use std::time::Duration;
 
 use futures::future::join_all;
 use futures::stream::BoxStream;
 use futures::{Stream, StreamExt as _};
 use tokio::sync::{Notify, mpsc};
-use tokio::time::timeout;
+use tokio::time::{Instant, timeout};
 
 use super::{Observation, WatchSpec};
 use crate::Cluster;
 use crate::limits::{SHARED_WATCH_BACKLOG, SHARED_WATCH_GATHER, SHARED_WATCH_PATIENCE};
 
-type Member = mpsc::Sender<Observation>;
+/// One who shares a watch.
+#[derive(Debug, Clone)]
+struct Member {
+    events: mpsc::Sender<Observation>,
+    /// How long the others have waited for it since it last kept up.
+    debt: Duration,
+}
 
 /// The watches that are shared.
 #[derive(Debug, Default)]
@@ -94,7 +101,8 @@ impl Cluster {
 }
 
 fn join(cluster: &Cluster, spec: &WatchSpec) -> Source {
-    let (member, events) = mpsc::channel(SHARED_WATCH_BACKLOG);
+    let (sender, events) = mpsc::channel(SHARED_WATCH_BACKLOG);
+    let member = Member { events: sender, debt: Duration::ZERO };
     let mut hubs = cluster.inner.hubs.locked();
     let known = hubs.get(spec).filter(|hub| hub.joins.send(member.clone()).is_ok()).cloned();
     let hub = known.unwrap_or_else(|| {
@@ -124,8 +132,8 @@ async fn run(cluster: Cluster, spec: WatchSpec, mut joins: mpsc::UnboundedReceiv
             while let Ok(member) = joins.try_recv() {
                 late.push(member);
             }
-            members.retain(|member| !member.is_closed());
-            late.retain(|member| !member.is_closed());
+            members.retain(|member| !member.events.is_closed());
+            late.retain(|member| !member.events.is_closed());
             if members.is_empty() && late.is_empty() && ended(&cluster, &spec, &mut joins, &mut late) {
                 return;
             }
@@ -176,17 +184,26 @@ fn ended(
     }
 }
 
-/// Gives it to all; lets those go who do not take it.
+/// Gives it to all; lets those go who do not take it, or for whom the others have waited too long in all.
 async fn hand_on(members: &mut Vec<Member>, seen: &Observation) {
-    let full = |member: &&Member| member.try_send(seen.clone()).is_err();
-    let waiting: Vec<Member> = members.iter().filter(full).cloned().collect();
-    if waiting.is_empty() {
-        return;
-    }
-    let given = join_all(waiting.iter().map(|member| async move {
-        matches!(timeout(SHARED_WATCH_PATIENCE, member.send(seen.clone())).await, Ok(Ok(())))
-    }))
-    .await;
-    let gone: Vec<&Member> = waiting.iter().zip(given).filter(|(_, given)| !given).map(|(member, _)| member).collect();
-    members.retain(|member| !gone.iter().any(|it| it.same_channel(member)));
+    let give = |mut member: Member| async move {
+        match member.events.try_send(seen.clone()) {
+            Ok(()) => {
+                if member.events.capacity() > SHARED_WATCH_BACKLOG / 2 {
+                    member.debt = Duration::ZERO;
+                }
+                Some(member)
+            }
+            Err(mpsc::error::TrySendError::Closed(_)) => None,
+            Err(mpsc::error::TrySendError::Full(seen)) => {
+                let began = Instant::now();
+                let patience = SHARED_WATCH_PATIENCE.saturating_sub(member.debt);
+                let taken = matches!(timeout(patience, member.events.send(seen)).await, Ok(Ok(())));
+                member.debt += began.elapsed();
+                taken.then_some(member)
+            }
+        }
+    };
+    let given = join_all(std::mem::take(members).into_iter().map(give)).await;
+    members.extend(given.into_iter().flatten());
 }

@@ -32,6 +32,8 @@ impl App {
 
     /// Starts whatever may start now.
     pub(super) fn pump(&mut self, now: Time, out: &mut Vec<Effect>) {
+        // The lifecycle first: a hook that it waits for may have a run of its own waiting already, and would never be free.
+        while self.pump_lifecycle(now, out) {}
         self.pump_hooks(now, out);
         while self.pump_lifecycle(now, out) {
             self.pump_hooks(now, out);
@@ -114,7 +116,13 @@ impl App {
 
     fn enable_act(&mut self, at: EnableAt, attempt: u32) -> Act {
         match at {
-            EnableAt::Bindings if self.bindings => Act::Become(Task::Enable(EnableAt::Synchronization)),
+            EnableAt::Bindings if self.bindings => {
+                // An earlier reconciliation may have been stopped between the two.
+                if !self.synchronised {
+                    self.enqueue_synchronization(Time::default());
+                }
+                Act::Become(Task::Enable(EnableAt::Synchronization))
+            }
             EnableAt::Bindings => Act::effect(Effect::StartBindings { ticket: self.ticket() }),
             EnableAt::Synchronization if self.started => Act::Finish,
             EnableAt::Synchronization => Act::Become(Task::Enable(EnableAt::Startup(0))),
@@ -181,6 +189,11 @@ impl App {
 
     fn disable_act(&mut self, at: DisableAt, attempt: u32) -> Act {
         match at {
+            // A process that begins with a suspension has none, and hooks need their snapshots.
+            DisableAt::Bindings if self.bindings || !self.has_delete_hooks() => {
+                Act::Become(Task::Disable(DisableAt::Before(0)))
+            }
+            DisableAt::Bindings => Act::effect(Effect::StartBindings { ticket: self.ticket() }),
             DisableAt::Before(index) => self
                 .stage_act(Stage::BeforeDeleteHelm, index, attempt)
                 .unwrap_or(Act::Become(Task::Disable(DisableAt::Uninstall))),
@@ -206,7 +219,7 @@ impl App {
         };
         match (at, step) {
             (RemoveAt::Persist, _) => Act::effect(Effect::PersistDeletion { ticket: self.ticket(), step }),
-            (RemoveAt::Bindings, _) if !hook_step || skip_hooks || self.bindings => {
+            (RemoveAt::Bindings, _) if !hook_step || skip_hooks || self.bindings || !self.has_delete_hooks() => {
                 Act::Become(Task::Remove { step, at: RemoveAt::Act(0) })
             }
             (RemoveAt::Bindings, _) => Act::effect(Effect::StartBindings { ticket: self.ticket() }),
@@ -233,9 +246,16 @@ impl App {
         }
     }
 
+    /// Whether there are hooks that run when the release is removed.
+    fn has_delete_hooks(&self) -> bool {
+        let stages = [Stage::BeforeDeleteHelm, Stage::AfterDeleteHelm];
+        stages.into_iter().flat_map(|stage| self.hooks_at(stage)).any(|hook| !self.is_skipped(&hook))
+    }
+
     fn stage_act(&mut self, stage: Stage, index: usize, attempt: u32) -> Option<Act> {
         let hook = self.hooks_at(stage).into_iter().nth(index)?;
-        if self.is_skipped(&hook)
+        let done = stage == Stage::OnStartup && self.started_hooks.contains(&hook);
+        if (done || self.is_skipped(&hook))
             && let Some(head) = self.lifecycle.head()
         {
             return Some(Act::Become(head.task.past_hook()));

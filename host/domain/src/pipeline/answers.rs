@@ -1,9 +1,11 @@
 //! What an answer to an effect of the lifecycle leads to.
 
 use super::App;
+use super::hooks::NOT_SYNCHRONISED;
 use super::task::{DeletionStep, DisableAt, EnableAt, RemoveAt, RollbackAt, RunAt, SwitchAt, Task};
 use crate::effect::{Cause, Effect};
 use crate::event::{Answer, Failure, Rendered};
+use crate::hook::Stage;
 use crate::limits;
 use crate::queue::Time;
 use crate::request::{RETRY, SKIP_HOOKS};
@@ -50,7 +52,7 @@ impl App {
                     self.begin_reconciliation(now);
                 } else if self.release {
                     self.cause = Cause::RequirementsLost;
-                    self.push(Task::Disable(DisableAt::Before(0)), now);
+                    self.push(Task::Disable(DisableAt::Bindings), now);
                 }
             }
             (Task::Configure | Task::CheckDrift, answer) => {
@@ -82,6 +84,7 @@ impl App {
                 self.lifecycle.pop();
             }
             (Task::Disable(at), _) => self.become_task(Task::Disable(match at {
+                DisableAt::Bindings => DisableAt::Before(0),
                 DisableAt::Before(index) => DisableAt::Before(index + 1),
                 DisableAt::Uninstall => DisableAt::After(0),
                 DisableAt::After(index) => DisableAt::After(index + 1),
@@ -206,9 +209,20 @@ impl App {
     fn learn(&mut self, task: &Task, answer: &Answer, _now: Time) {
         let ended_well = !matches!(answer, Answer::Failed(_) | Answer::Refused(_) | Answer::Cancelled);
         match task {
-            Task::Enable(EnableAt::Bindings) | Task::Remove { at: RemoveAt::Bindings, .. } => {
+            Task::Enable(EnableAt::Bindings)
+            | Task::Disable(DisableAt::Bindings)
+            | Task::Remove { at: RemoveAt::Bindings, .. } => {
+                // Whatever was known of their snapshots was about others; what is wrong with these is told after this.
+                if !ended_well {
+                    self.no_bindings();
+                }
                 self.bindings = ended_well;
+                self.synchronised = false;
             }
+            Task::Enable(EnableAt::Startup(index)) if ended_well => {
+                self.started_hooks.extend(self.hooks_at(Stage::OnStartup).into_iter().nth(*index));
+            }
+            Task::Switch(SwitchAt::Adopt) if ended_well => self.adopt(),
             Task::Switch(SwitchAt::Stop)
             | Task::Disable(DisableAt::Stop)
             | Task::Remove { step: DeletionStep::StopHooks, at: RemoveAt::Act(_) }
@@ -237,10 +251,12 @@ impl App {
         self.no_bindings();
         self.paces.clear();
         self.missed.clear();
+        self.started_hooks.clear();
     }
 
     fn no_bindings(&mut self) {
         self.bindings = false;
+        self.synchronised = false;
         self.facts.degraded.clear();
     }
 
@@ -257,6 +273,17 @@ impl App {
         if self.removing && gives_up {
             self.facts.removed_without_package = Some(failure);
             self.lifecycle.retain_waiting(|task| matches!(task, Task::Remove { .. }));
+            return;
+        }
+        // What is to be removed does not wait for snapshots: its hooks are told that they cannot be had.
+        if failure.reason == NOT_SYNCHRONISED
+            && let Task::Remove { step, at: RemoveAt::Bindings } = task
+        {
+            self.become_task(Task::Remove { step: *step, at: RemoveAt::Act(0) });
+            return;
+        }
+        if failure.reason == NOT_SYNCHRONISED && matches!(task, Task::Disable(DisableAt::Bindings)) {
+            self.become_task(Task::Disable(DisableAt::Before(0)));
             return;
         }
         if matches!(task, Task::CheckDrift) {

@@ -86,7 +86,9 @@ impl App {
         let names: Vec<String> = self.hooks.keys().cloned().collect();
         for name in names {
             while let Some(task) = self.pick_hook(&name, now) {
-                if let Some(limit) = self.limit_of(&task) {
+                // A repetition has waited for its pause already.
+                let repeats = self.hooks.get(&name).and_then(Queue::head).is_some_and(|head| head.failures > 0);
+                if let Some(limit) = self.limit_of(&task).filter(|_| !repeats) {
                     let next = self.paces.get(&task.hook).copied().unwrap_or_default().next(limit, now);
                     if next > now {
                         // It waits beside the queue, so to say: others pass.
@@ -189,8 +191,9 @@ impl App {
 
     /// A binding of a hook whose snapshot cannot be trusted, with the reason.
     pub(super) fn degraded(&self, hook: &str) -> Option<(&str, &str)> {
-        let mut of_hook = self.facts.degraded.iter().filter(|((known, _), _)| known == hook);
-        of_hook.next().map(|((_, binding), why)| (binding.as_str(), why.as_str()))
+        let first = (hook.to_owned(), String::new());
+        let ((known, binding), why) = self.facts.degraded.range(first..).next()?;
+        (known == hook).then_some((binding.as_str(), why.as_str()))
     }
 
     pub(super) fn binding_state(&mut self, hook: String, binding: String, problem: Option<String>) {
@@ -222,6 +225,7 @@ impl App {
     }
 
     pub(super) fn enqueue_synchronization(&mut self, now: Time) {
+        self.synchronised = true;
         let hooks = self.loaded.as_ref().map(|loaded| loaded.hooks.clone()).unwrap_or_default();
         let mut ordered: Vec<&HookDeclaration> = hooks.iter().collect();
         ordered.sort_by(|a, b| a.name.cmp(&b.name));
@@ -269,10 +273,13 @@ impl App {
                 self.missed.insert(hook);
             }
             Some(failure) => {
-                let failing = self.facts.failing_hooks.entry(hook.clone()).or_default();
-                failing.times = failing.times.saturating_add(1);
-                failing.failure = failure.clone();
                 let allowed = self.declaration(&hook).is_some_and(|declaration| declaration.allow_failure);
+                // A failure that is allowed is in the record of the run, and nothing waits for anything.
+                if !allowed {
+                    let failing = self.facts.failing_hooks.entry(hook.clone()).or_default();
+                    failing.times = failing.times.saturating_add(1);
+                    failing.failure = failure.clone();
+                }
                 if let Some(queue) = self.hooks.get_mut(queue_name) {
                     if allowed {
                         queue.pop();
@@ -319,4 +326,12 @@ fn merge_changes(waiting: &mut Vec<Change>, new: &[Change]) {
     }
     let over = waiting.len().saturating_sub(limits::CHANGES_PER_RUN);
     waiting.drain(..over);
+    let mut left = limits::LAST_KNOWN_BYTES;
+    for change in waiting.iter_mut().rev() {
+        let bytes = change.last.as_ref().map_or(0, |item| item.sum().bytes);
+        match left.checked_sub(bytes) {
+            Some(rest) => left = rest,
+            None => change.last = None,
+        }
+    }
 }

@@ -36,6 +36,10 @@ impl App {
         }
         let mut start = now;
         if cause == Cause::HookValuesChanged {
+            if self.values_changed.after(limits::VALUES_QUIET) <= now {
+                self.values_loop = 0;
+            }
+            self.values_changed = now;
             self.values_loop = self.values_loop.saturating_add(1);
             if let Some(over) = self.values_loop.checked_sub(limits::VALUES_LOOP).filter(|over| *over > 0) {
                 start = now.after(Backoff::LIFECYCLE.wait(over, None));
@@ -110,7 +114,7 @@ impl App {
         self.stop_lifecycle(Cause::RequirementsLost, |task| matches!(task, Task::Disable(_)), out);
         let under_way = self.lifecycle.iter().any(|entry| matches!(entry.task, Task::Disable(_)));
         if !under_way && (self.release || self.bindings) {
-            self.push(Task::Disable(DisableAt::Before(0)), now);
+            self.push(Task::Disable(DisableAt::Bindings), now);
         }
     }
 

@@ -169,6 +169,8 @@ pub enum RunAt {
 /// How far [`Task::Disable`] has come.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum DisableAt {
+    /// Bindings start, if an earlier process had them.
+    Bindings,
     /// beforeDeleteHelm hooks, by index.
     Before(usize),
     /// The release goes.
