@@ -58,7 +58,8 @@ fn a_compile_bomb_is_killed_within_its_limits() {
     let cpu = sandbox(child(), GuestLimits { compile_cpu_s: 1, ..big.clone() }, None);
     let error = wait(cpu.load(wasm)).expect_err("it takes too much");
     assert!(matches!(error, LoadError::CompileTime { clock: "CPU", limit_s: 1 }), "{error:?}");
-    assert!(started.elapsed() < Duration::from_secs(20), "{:?}", started.elapsed());
+    // Without limits it takes minutes; a second of CPU time takes a while where others want the processor too.
+    assert!(started.elapsed() < Duration::from_secs(60), "{:?}", started.elapsed());
     // Each function is tiny, and costs the compiler some kilobytes.
     let many = Guest::run("").extra(&"(func (param i32) (result i32) local.get 0)".repeat(20_000)).component();
     let big = GuestLimits { component_functions: 30_000, compile_memory_bytes: 64 << 20, ..big };

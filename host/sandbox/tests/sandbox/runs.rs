@@ -307,10 +307,10 @@ fn the_context_tells_why_and_how_often() {
 
 #[test]
 fn the_objects_of_the_changes_are_given_as_they_are_or_were() {
-    let guest = Guest::run(&format!(
+    let guest = Guest::run(
         "call $changed i32.const 96 call $snapshot_json
-         i32.const 1 (i32.load (i32.const 96)) (i32.load (i32.const 100)) i32.const 0 i32.const 0 call $log {OK}"
-    ));
+         i32.const 1 (i32.load (i32.const 96)) (i32.load (i32.const 100)) i32.const 0 i32.const 0 call $log",
+    );
     let item = |name: &str, phase: &str| {
         Arc::new(SnapshotItem::new("demo".to_owned(), name.to_owned(), json!({ "phase": phase }), None))
     };
