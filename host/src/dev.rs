@@ -110,8 +110,9 @@ pub async fn run(args: &Dev) -> Result<Exit, Report> {
     let manifest = manifest(&args.package)?;
     grants(args.grants.as_deref())?;
     let name = args.name.clone().unwrap_or_else(|| default_name(&manifest.name));
-    let id = ApplicationId::new(&args.namespace, &name)
-        .map_err(|error| Report::new("BadName", error.to_string()).hint("give another --name or --namespace"))?;
+    let id = ApplicationId::new(&args.namespace, &name).map_err(|error| {
+        Report::new("BadName", error.to_string()).hint("give another --name or --namespace").exit(Exit::Usage)
+    })?;
 
     let devcluster = start_devcluster(args).await?;
     let server = devcluster
@@ -249,7 +250,16 @@ async fn start_devcluster(args: &Dev) -> Result<DevCluster, Report> {
         None => None,
     };
     let config = barbless_devcluster::Config { data_dir, ..barbless_devcluster::Config::default() };
-    DevCluster::start(config).await.map_err(|error| Report::of("DevClusterFailed", &error))
+    DevCluster::start(config).await.map_err(|error| {
+        let report = Report::of("DevClusterFailed", &error);
+        match &args.data_dir {
+            Some(dir) => report.at(dir.display().to_string()).hint(
+                "is another barbless dev using this folder? otherwise its data may be damaged: remove the folder, or give \
+                 another --data-dir",
+            ),
+            None => report,
+        }
+    })
 }
 
 pub(crate) async fn prepare_cluster(cluster: &Cluster, id: &ApplicationId, script: &Script) -> Result<(), Report> {
@@ -323,7 +333,12 @@ async fn start(
     let (platform, facts) = watch::channel(platform);
     let notices = Notices::default();
     let shown = forward(&notices);
-    let owner = format!("dev-{}-{}", std::process::id(), driver::now().0);
+    // A folder of data is open in one process at a time, so the one that has it goes on at once with what the one before
+    // it had begun.
+    let owner = match &args.data_dir {
+        Some(dir) => format!("dev in {}", dir.canonicalize().unwrap_or_else(|_| dir.clone()).display()),
+        None => format!("dev-{}-{}", std::process::id(), driver::now().0),
+    };
     let services = Arc::new(Services { cluster: cluster.clone(), sandbox, runs, notices, owner, platform: facts });
     let instance = Instance::new(id.clone(), Arc::new(Folder::new(&args.package)), grants);
     let handle = driver::start(Arc::clone(&services), instance);

@@ -95,7 +95,14 @@ impl Report {
 
 impl From<Failure> for Report {
     fn from(failure: Failure) -> Self {
-        let denied = ["NotGranted", "InterfaceNotGranted", "ForeignNamespace", "ForeignObject", "HostObject"];
+        let denied = [
+            "NotGranted",
+            "ClusterScopeNotGranted",
+            "InterfaceNotGranted",
+            "ForeignNamespace",
+            "ForeignObject",
+            "HostObject",
+        ];
         let exit = if denied.contains(&failure.reason.as_str()) { Exit::Denied } else { Exit::Failed };
         Self { code: failure.reason, message: failure.message, place: None, hint: failure.hint, exit }
     }

@@ -333,9 +333,10 @@ impl ReleaseError {
             Self::NotOurs { .. } => {
                 Some("remove or rename these objects, or label them as this application's to adopt them")
             }
-            Self::FieldConflict { .. } => {
-                Some("let the other manager give up the fields, or leave them out of the templates")
-            }
+            Self::FieldConflict { .. } => Some(
+                "let the other manager give up the fields, leave them out of the templates, or decide with the annotation \
+                     packages.deckhouse.io/field-conflicts of the Application (docs/releases.md)",
+            ),
             Self::Immutable { .. } => Some(
                 "annotate the object with werf.io/delete-policy: before-creation-if-immutable to have it deleted and made \
                  anew, or give it another name",

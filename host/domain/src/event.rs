@@ -128,6 +128,8 @@ pub struct Loaded {
     pub hooks: Vec<HookDeclaration>,
     /// A release of this application is in the cluster, from an earlier process or version.
     pub release: bool,
+    /// Version of the package whose objects were deployed last, if the release has a revision that is deployed.
+    pub installed: Option<String>,
 }
 
 /// What is known after rendering.

@@ -151,7 +151,12 @@ impl Facts {
         self.held.is_none() && self.version.is_some() && self.target.is_some() && self.target != self.version
     }
 
-    pub(crate) fn adopted(&mut self, _loaded: &Loaded) {
+    pub(crate) fn adopted(&mut self, loaded: &Loaded) {
+        // What an earlier process has installed is installed.
+        if self.version.is_none() && loaded.installed.is_some() {
+            self.version.clone_from(&loaded.installed);
+            self.installed = true;
+        }
         self.configured = Condition::Unknown;
         self.hooks = Condition::Unknown;
         self.manifests = Condition::Unknown;

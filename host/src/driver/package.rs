@@ -9,6 +9,7 @@ use barbless_domain::grant::{self, Request, Scope};
 use barbless_domain::hook::KubernetesBinding;
 use barbless_domain::identity::Gvk;
 use barbless_domain::package::{Package, Problem};
+use barbless_domain::release::ReleaseStatus;
 use barbless_domain::values::{Computed, Patches, Values};
 use barbless_sandbox::{Verdict, World};
 use serde_json::Value;
@@ -49,16 +50,18 @@ pub(super) async fn load(context: &Arc<Context>, version: &str) -> Result<Loaded
     }
     let loaded = link(context, package).await?;
     // The package is good; that the API server does not answer passes.
-    let release = context
+    let history = context
         .services
         .cluster
-        .latest_release(&context.instance.id)
+        .release_history(&context.instance.id)
         .await
         .map_err(|error| Failure { retry_after_ms: Some(RETRY_MS), ..cluster_failure(error) })?;
+    let deployed = history.iter().rev().find(|record| record.status == ReleaseStatus::Deployed);
     let facts = Loaded {
         version: found,
         hooks: loaded.hooks.iter().map(|hook| hook.declaration.clone()).collect(),
-        release: release.is_some(),
+        release: !history.is_empty(),
+        installed: deployed.map(|record| record.package.1.clone()),
     };
     context.instance.data().candidate = Some(Arc::new(loaded));
     Ok(facts)

@@ -49,7 +49,12 @@ impl Ground {
 }
 
 /// Opens the cluster that was asked for: a real one, a copy of a kept one, or an empty one.
-pub(super) async fn open(args: &Plan, id: &ApplicationId, script: Script) -> Result<Ground, Report> {
+pub(super) async fn open(
+    args: &Plan,
+    id: &ApplicationId,
+    package: (&str, &str),
+    script: Script,
+) -> Result<Ground, Report> {
     let from_environment = std::env::var_os("KUBECONFIG").is_some_and(|value| !value.is_empty());
     if args.kubeconfig.is_some() || args.context.is_some() {
         return real(args, id, script).await;
@@ -58,10 +63,10 @@ pub(super) async fn open(args: &Plan, id: &ApplicationId, script: Script) -> Res
         Some(dir) => {
             let copy = copy_of(dir)?;
             let words = format!("a copy of the development cluster in {}", dir.display());
-            development(Some(copy), words, id, script).await
+            development(Some(copy), words, id, package, script).await
         }
         None if from_environment => real(args, id, script).await,
-        None => development(None, "an empty development cluster".to_owned(), id, script).await,
+        None => development(None, "an empty development cluster".to_owned(), id, package, script).await,
     }
 }
 
@@ -115,6 +120,7 @@ async fn development(
     copy: Option<tempfile::TempDir>,
     words: String,
     id: &ApplicationId,
+    (package, version): (&str, &str),
     script: Script,
 ) -> Result<Ground, Report> {
     let config = Config {
@@ -128,7 +134,9 @@ async fn development(
     let cluster = Cluster::new(client.clone());
     dev::prepare_cluster(&cluster, id, &script).await?;
     let Said { maintenance, take_over, rules, .. } = said(&cluster, id).await?;
-    let settings = Value::Object(script.settings);
+    // The cluster is a copy, so this is done for real: what users have set by other means stays, as in `barbless dev`.
+    let applied = cluster.create_application(id, package, version, &Value::Object(script.settings)).await;
+    let settings = applied.map_err(|error| Report::new(error.reason(), error.chain()))?.desired.settings;
     Ok(Ground { client, words, settings, maintenance, take_over, rules, devcluster: Some(devcluster), _copy: copy })
 }
 

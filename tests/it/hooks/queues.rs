@@ -48,7 +48,7 @@ impl Line {
                 let Some(ticket) = effect.ticket() else { continue };
                 let answer = match effect {
                     Effect::Load { version, .. } => {
-                        Answer::Loaded(Loaded { version, hooks: hooks.to_vec(), release: false })
+                        Answer::Loaded(Loaded { version, hooks: hooks.to_vec(), release: false, installed: None })
                     }
                     Effect::CheckRequirements { .. } => Answer::Requirements(vec![]),
                     Effect::Render { .. } => {

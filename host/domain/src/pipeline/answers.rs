@@ -128,6 +128,8 @@ impl App {
             (RunAt::Render | RunAt::Restore(_), _) => self.after_apply(applies, changed),
             (RunAt::Apply, _) => {
                 self.facts.held = None;
+                // In maintenance, too: what was applied with the label are these settings.
+                self.facts.configured = Condition::True;
                 self.after_apply(applies, changed)
             }
             (RunAt::After(index), answer) => {

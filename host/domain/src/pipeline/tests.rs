@@ -89,6 +89,7 @@ impl World {
                 version: version.clone(),
                 hooks: self.hooks.clone(),
                 release: self.released.is_some(),
+                installed: self.installed(),
             }),
             Effect::CheckRequirements { .. } => Answer::Requirements(vec![]),
             Effect::RunHook { .. } => Answer::HookRan { values_changed: false },
@@ -157,6 +158,11 @@ impl World {
             }
         }
         panic!("the application does not come to rest: {:?}", self.app.lifecycle());
+    }
+
+    /// Version that an earlier process has deployed.
+    fn installed(&self) -> Option<String> {
+        self.released.as_ref().filter(|it| it.deployed).map(|it| it.version.clone())
     }
 
     fn take_log(&mut self) -> Vec<String> {

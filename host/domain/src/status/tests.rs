@@ -64,9 +64,12 @@ impl Scene {
         let (ticket, effect) = self.flying.remove(0);
         let digest = || "d".to_owned();
         let well = match &effect {
-            Effect::Load { version, .. } => {
-                Answer::Loaded(Loaded { version: version.clone(), hooks: hooks(), release: self.released.is_some() })
-            }
+            Effect::Load { version, .. } => Answer::Loaded(Loaded {
+                version: version.clone(),
+                hooks: hooks(),
+                release: self.released.is_some(),
+                installed: None,
+            }),
             Effect::CheckRequirements { .. } => Answer::Requirements(vec![]),
             Effect::RunHook { .. } => Answer::HookRan { values_changed: false },
             Effect::Render { .. } => {

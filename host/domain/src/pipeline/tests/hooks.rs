@@ -283,6 +283,17 @@ fn a_hook_does_not_run_on_a_snapshot_that_cannot_be_trusted() {
 }
 
 #[test]
+fn what_an_earlier_process_has_installed_is_installed_whatever_goes_wrong_now() {
+    let mut world = World::new();
+    world.released = Some(released("d0", false));
+    world.send(Event::Observed(desired("1.0.0")));
+    until(&mut world, "Apply");
+    world.fail("ImmutableField");
+    assert_eq!(condition(&world, "Installed").as_deref(), Some("True Installed"));
+    assert_eq!(world.status.as_ref().map(|it| it.summary.state.as_str()), Some("Degraded"));
+}
+
+#[test]
 fn a_retry_hurries_all_that_waits_in_order() {
     let mut world = World::new();
     world.send(Event::Observed(desired("1.0.0")));
