@@ -523,17 +523,26 @@ async fn stay(session: &mut Session, ui: &mut Ui) -> Result<Exit, Report> {
 
 /// All objects of the cluster that somebody made, as words.
 async fn everything(cluster: &Cluster) -> Result<BTreeSet<String>, Report> {
-    let all = cluster.list_everything().await.map_err(|error| Report::new(error.reason(), error.chain()))?;
-    // Events tell of the past, and endpoints follow services by themselves.
-    Ok(all.into_iter().filter(|object| object.gvk.kind != "Event").map(|object| object.to_string()).collect())
+    Ok(listed(cluster).await?.iter().map(ToString::to_string).collect())
 }
 
-/// What is there now and was not before; the garbage collector gets its time.
+async fn listed(cluster: &Cluster) -> Result<Vec<ObjectRef>, Report> {
+    let all = cluster.list_everything().await.map_err(|error| Report::new(error.reason(), error.chain()))?;
+    // Events tell of the past, and endpoints follow services by themselves.
+    Ok(all.into_iter().filter(|object| object.gvk.kind != "Event").collect())
+}
+
+/// What is there now and was not before, apart from what its resource policy keeps; the garbage collector gets its time.
 async fn leftovers(cluster: &Cluster, before: &BTreeSet<String>) -> Result<Vec<String>, Report> {
     let deadline = Instant::now() + COLLECTION;
     loop {
-        let now = everything(cluster).await?;
-        let left: Vec<String> = now.difference(before).cloned().collect();
+        let mut left = Vec::new();
+        for object in listed(cluster).await?.into_iter().filter(|object| !before.contains(&object.to_string())) {
+            let live = cluster.get(&object).await.map_err(|error| Report::new(error.reason(), error.chain()))?;
+            if live.is_some_and(|live| !barbless_domain::release::is_kept(&live)) {
+                left.push(object.to_string());
+            }
+        }
         if left.is_empty() || Instant::now() > deadline {
             return Ok(left);
         }

@@ -36,7 +36,7 @@ pub(crate) mod trial;
 pub(crate) use hooks::in_namespace;
 pub use instance::{Instance, Services};
 pub(crate) use package::failure_of;
-pub(crate) use release::{View, field_rules, render_package};
+pub(crate) use release::{View, render_package};
 pub(crate) use seed::Seed;
 
 /// Events that wait for an application. A sender beyond that waits, and so do the watches behind it.

@@ -7,6 +7,7 @@ use std::collections::{BTreeMap, BTreeSet};
 
 use crate::event::{Desired, Failure, RefusedRequest};
 use crate::limits::FIELD_CONFLICTS_BYTES;
+use crate::release::conflict;
 
 #[cfg(test)]
 mod tests;
@@ -77,6 +78,13 @@ impl Requests {
                 refused.push(RefusedRequest { place: FIELD_CONFLICTS.to_owned(), failure });
             }
             fits
+        });
+        let field_conflicts = field_conflicts.filter(|text| match conflict::read(text) {
+            Ok(_) => true,
+            Err(failure) => {
+                refused.push(RefusedRequest { place: FIELD_CONFLICTS.to_owned(), failure });
+                false
+            }
         });
         let named = text(SKIP_HOOKS).unwrap_or_default().split(',').map(str::trim).filter(|name| !name.is_empty());
         let skip_hooks: BTreeSet<String> = named.map(str::to_owned).collect();

@@ -162,6 +162,13 @@ impl Facts {
         self.manifests = Condition::Unknown;
     }
 
+    /// What was wrong with settings that are not wanted any more is forgotten.
+    pub(crate) fn settings_are_valid(&mut self) {
+        if matches!(&self.configured, Condition::False { reason, .. } if reason == "SettingsInvalid") {
+            self.configured = Condition::no("SettingsChanged", "the settings are not applied yet");
+        }
+    }
+
     pub(crate) fn enabled(&mut self) {
         if matches!(&self.hooks, Condition::False { reason, .. } if reason == "HookInitializationFailed") {
             self.hooks = Condition::Unknown;

@@ -14,7 +14,6 @@ use barbless_domain::release::tracking::Tracking;
 use barbless_domain::release::{
     self, Plan, PlanInput, Readiness, ReleaseAction, ReleaseStatus, RemovalInput, conflict, history,
 };
-use barbless_domain::request::FIELD_CONFLICTS;
 use barbless_domain::values;
 use barbless_health::readiness;
 use barbless_template as template;
@@ -439,7 +438,7 @@ async fn deploy(
     decisions: Decisions<'_>,
     token: &CancellationToken,
 ) -> Result<(), Stopped> {
-    let rules = field_rules(decisions.field_conflicts)?;
+    let rules = conflict::read(decisions.field_conflicts)?;
     let (options, told) = listened_to(context, limits::APPLY_DEADLINE, token);
     let options = ReleaseOptions { rules, ..options };
     let result = context.services.cluster.deploy(&context.instance.id, revision, &options).await;
@@ -449,17 +448,6 @@ async fn deploy(
     health::watch(context, plan);
     context.objects.store(plan.objects.len(), std::sync::atomic::Ordering::Relaxed);
     Ok(())
-}
-
-/// What an operator decided about fields of other managers.
-pub(crate) fn field_rules(text: &str) -> Result<Vec<conflict::Rule>, Failure> {
-    let bad = |message: String, hint: &str| Failure::new("BadFieldConflicts", message).hint(hint.to_owned());
-    let document: Value = match text.trim() {
-        "" => Value::Null,
-        text => serde_saphyr::from_str(text)
-            .map_err(|error| bad(format!("annotation {FIELD_CONFLICTS}: {error}"), "write a YAML list"))?,
-    };
-    conflict::rules(&document).map_err(|error| bad(format!("annotation {FIELD_CONFLICTS}: {error}"), error.hint()))
 }
 
 /// How an operation is carried out, and what ends when all that it told has been passed on: once nobody has the options

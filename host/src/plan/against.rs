@@ -14,7 +14,6 @@ use serde_json::Value;
 use crate::app;
 use crate::cli::Plan;
 use crate::dev::{self, Script};
-use crate::driver;
 use crate::report::{Exit, Report};
 
 /// File of a kept cluster.
@@ -110,7 +109,7 @@ async fn said(cluster: &Cluster, id: &ApplicationId) -> Result<Said, Report> {
         Err(error) => return Err(Report::new(error.reason(), error.chain())),
     };
     let Desired { settings, maintenance, take_over, field_conflicts, .. } = application.desired;
-    let rules = driver::field_rules(&field_conflicts)
+    let rules = barbless_domain::release::conflict::read(&field_conflicts)
         .map_err(|failure| Report::from(failure).at(format!("Application {id}")))?;
     Ok(Said { settings, maintenance, take_over, rules })
 }

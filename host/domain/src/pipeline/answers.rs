@@ -56,7 +56,9 @@ impl App {
                 }
             }
             (Task::Configure | Task::CheckDrift, answer) => {
-                self.lifecycle.pop();
+                if matches!(self.lifecycle.pop(), Some(Task::Configure)) {
+                    self.facts.settings_are_valid();
+                }
                 if let Answer::Missing(count) = answer {
                     if count > 0 {
                         self.reschedule(Cause::DriftDetected, now, out);

@@ -597,6 +597,21 @@ fn what_an_operator_wrote_wrongly_is_told() {
     assert_eq!(condition(&world, "RequestsAccepted"), Some("False BadAnnotation".into()), "in a deletion too");
 }
 
+#[test]
+fn settings_that_were_mended_are_no_longer_called_invalid() {
+    let mut world = installed();
+    world.send(Event::Observed(Desired { settings: json!({"bad": 1}), ..desired("1.0.0") }));
+    world.fail("UnknownKey");
+    assert_eq!(condition(&world, "ConfigurationApplied").as_deref(), Some("False SettingsInvalid"));
+    world.digest = "d2".into();
+    world.send(Event::Observed(Desired { settings: json!({"good": 1}), ..desired("1.0.0") }));
+    while !world.log.iter().any(|word| word == "Apply") {
+        assert!(world.answer());
+    }
+    world.fail("ImmutableField");
+    assert_eq!(condition(&world, "ConfigurationApplied").as_deref(), Some("False ManifestsApplyFailed"));
+}
+
 fn progress(done: u32) -> Tracking {
     Tracking { completed: done, remaining: 3 - done, operations: vec![] }
 }

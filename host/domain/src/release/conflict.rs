@@ -8,6 +8,7 @@ use serde::{Deserialize, Serialize};
 use serde_json::Value;
 
 use super::{Directives, ReleaseObject};
+use crate::event::Failure;
 use crate::identity::ObjectRef;
 
 /// Rules in one annotation.
@@ -49,6 +50,19 @@ impl BadRules {
     pub fn hint(&self) -> &'static str {
         r#"write a list such as [{object: Deployment/web, field: .spec.replicas, do: yield}]; do is take or yield"#
     }
+}
+
+/// Reads rules from the text of an annotation; an empty one has none.
+///
+/// # Errors
+/// What is wrong with it.
+pub fn read(text: &str) -> Result<Vec<Rule>, Failure> {
+    let bad = |message: String, hint: &str| Failure::new("BadFieldConflicts", message).hint(hint.to_owned());
+    let document: Value = match text.trim() {
+        "" => Value::Null,
+        text => serde_saphyr::from_str(text).map_err(|error| bad(error.to_string(), "write a YAML list"))?,
+    };
+    rules(&document).map_err(|error| bad(error.to_string(), error.hint()))
 }
 
 /// Reads rules from the document of the operator.

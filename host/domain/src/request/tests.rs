@@ -16,7 +16,7 @@ fn each_annotation_is_read() {
         (RETRY, "now"),
         (ROLLBACK_TO, "12"),
         (TAKE_OVER, "true"),
-        (FIELD_CONFLICTS, "- object: Deployment/web"),
+        (FIELD_CONFLICTS, "- {object: Deployment/web, field: .spec.replicas, do: take}"),
         ("example.org/rollback-to", "x"),
     ]);
     let expected = Requests {
@@ -25,7 +25,7 @@ fn each_annotation_is_read() {
         retry: "now".into(),
         rollback_to: Some(12),
         take_over: true,
-        field_conflicts: "- object: Deployment/web".into(),
+        field_conflicts: "- {object: Deployment/web, field: .spec.replicas, do: take}".into(),
         refused: vec![],
     };
     assert_eq!(requests, expected);
@@ -50,4 +50,13 @@ fn what_cannot_be_read_is_told_and_counts_as_not_given() {
     assert_eq!(requests.field_conflicts, "");
     assert!(told(&requests).iter().all(|line| line.len() < 200), "what is told is short");
     assert!(requests.refused.iter().all(|it| it.failure.hint.is_some()));
+}
+
+#[test]
+fn decisions_about_fields_that_make_no_sense_are_told_at_once() {
+    for text in ["nonsense: [", "- {object: web}", "yes"] {
+        let requests = read(&[(FIELD_CONFLICTS, text)]);
+        assert_eq!(requests.field_conflicts, "", "{text}");
+        assert_eq!(requests.refused.first().map(|it| it.failure.reason.as_str()), Some("BadFieldConflicts"), "{text}");
+    }
 }
