@@ -2,7 +2,7 @@
 //!
 //! Files of a package are read strictly: a duplicate key is an error with its line, and every later check can say where
 //! the value stands that it does not like. Scalars mean what they mean to Kubernetes (YAML 1.1: `yes` is a boolean,
-//! `0755` is octal). All bounds on aliases, nesting and size are those of the parser's budget and [`TEXT_BYTES`].
+//! `0755` is octal). All bounds on aliases, nesting and size are those of the parser's budget and `TEXT_BYTES`.
 
 use std::collections::BTreeMap;
 use std::fmt;
