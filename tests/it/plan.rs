@@ -236,6 +236,18 @@ fn text(bytes: &[u8]) -> String {
     String::from_utf8_lossy(bytes).into_owned()
 }
 
+#[tokio::test(flavor = "multi_thread")]
+async fn a_release_of_helm_is_told_before_anything_is_planned() {
+    let world = World::new().await;
+    world.cluster.apply_object("helm", "default", &crate::release::helm_secret(3, "deployed", &[]).0).await.unwrap();
+    let client = world.cluster.client().clone();
+    let own = wish("r", &configured(), json!({}));
+    let refused = foresee(client, world.services.sandbox.clone(), &own).await.unwrap_err();
+    assert_eq!(refused.code, "ReleaseOfHelm");
+    let taking = Wish { take_over: true, ..wish("r", &configured(), json!({})) };
+    assert_eq!(plan(&world, &taking).await.problems.len(), 0);
+}
+
 #[test]
 fn the_examples_have_plans() {
     for (package, creates) in [("examples/minimal", 1), ("examples/miniflux", 7)] {

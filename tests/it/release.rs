@@ -19,3 +19,5 @@ mod recovery;
 mod site;
 mod tap;
 mod tracking;
+
+pub(crate) use site::helm_secret;

@@ -4,7 +4,7 @@ use std::collections::{BTreeMap, BTreeSet};
 use std::sync::Arc;
 use std::time::{Duration, Instant};
 
-use barbless_cluster::{AfterRemoval, Change, DeployError, NewRevision, Progress, Record, ReleaseOptions};
+use barbless_cluster::{AfterRemoval, Change, DeployError, NewRevision, Progress, Record, RecordError, ReleaseOptions};
 use barbless_domain::event::{Answer, Event, Failure, Released, Rendered};
 use barbless_domain::grant::{self, Grant, Request, Scope};
 use barbless_domain::identity::{Gvk, ObjectRef};
@@ -74,7 +74,15 @@ pub(super) async fn planned(context: &Arc<Context>, maintenance: bool, take_over
     let package = context.instance.current()?;
     let cluster = &context.services.cluster;
     let mut history = cluster.release_history(&context.instance.id).await.map_err(cluster_failure)?;
-    if take_over && let Some(theirs) = cluster.helm_release(&context.instance.id).await.map_err(cluster_failure)? {
+    if (take_over || history.is_empty())
+        && let Some(theirs) = cluster.helm_release(&context.instance.id).await.map_err(cluster_failure)?
+    {
+        if !take_over {
+            let revision = theirs.records.last().map_or(0, |record| record.revision);
+            let refusal = RecordError::BelongsToHelm { application: context.instance.id.clone(), revision };
+            let failure = Failure::new(refusal.reason(), refusal.to_string());
+            return Err(refusal.hint().map_or(failure.clone(), |hint| failure.hint(hint)));
+        }
         history.extend(theirs.records);
         history.sort_by_key(|record| record.revision);
     }

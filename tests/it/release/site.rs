@@ -289,21 +289,7 @@ impl Site {
 
     /// Helm installed a release of this name.
     pub(crate) async fn helm_record(&self, revision: u32, status: &str, objects: &[&Object]) {
-        let documents = objects.iter().map(|it| format!("---\n# Source: t/templates/a.yaml\n{}\n", it.0));
-        let now = jiff::Timestamp::now().to_string();
-        let release = json!({
-            "name": "r", "namespace": "default", "version": revision, "manifest": documents.collect::<String>(),
-            "info": {"first_deployed": now, "last_deployed": now, "deleted": "", "description": "", "status": status},
-            "chart": {"metadata": {"name": "t", "version": "0.1.0", "apiVersion": "v2"}}, "config": {},
-        });
-        let secret = Self::record(revision)
-            .set("/type", json!("helm.sh/release.v1"))
-            .set("/data", json!({"release": pack(&release)}))
-            .label("name", "r")
-            .label("owner", "helm")
-            .label("status", status)
-            .label("version", &revision.to_string());
-        self.put_as(&secret, "helm").await;
+        self.put_as(&helm_secret(revision, status, objects), "helm").await;
     }
 
     /// The process that works on the last revision gave its last sign of life long ago.
@@ -315,6 +301,24 @@ impl Site {
             self.annotate(&Self::record(revision), beat, "1").await;
         }
     }
+}
+
+/// The record that Helm keeps of a release `r` in the namespace `default`.
+pub(crate) fn helm_secret(revision: u32, status: &str, objects: &[&Object]) -> Object {
+    let documents = objects.iter().map(|it| format!("---\n# Source: t/templates/a.yaml\n{}\n", it.0));
+    let now = jiff::Timestamp::now().to_string();
+    let release = json!({
+        "name": "r", "namespace": "default", "version": revision, "manifest": documents.collect::<String>(),
+        "info": {"first_deployed": now, "last_deployed": now, "deleted": "", "description": "", "status": status},
+        "chart": {"metadata": {"name": "t", "version": "0.1.0", "apiVersion": "v2"}}, "config": {},
+    });
+    Site::record(revision)
+        .set("/type", json!("helm.sh/release.v1"))
+        .set("/data", json!({"release": pack(&release)}))
+        .label("name", "r")
+        .label("owner", "helm")
+        .label("status", status)
+        .label("version", &revision.to_string())
 }
 
 fn name_of(object: &Object) -> String {
