@@ -54,12 +54,7 @@ fn wish(name: &str, source: &PackageSource, settings: Value) -> Wish {
 
 /// Makes a plan, and proves that nothing was written for it.
 async fn plan(world: &World, wish: &Wish) -> Document {
-    // An application that was told to stop may still be writing its status.
-    let mut requests = u64::MAX;
-    while requests != world.devcluster().request_count() {
-        requests = world.devcluster().request_count();
-        tokio::time::sleep(Duration::from_millis(300)).await;
-    }
+    world.quiet().await;
     world.devcluster().clear_journal();
     let client = world.cluster.client().clone();
     let document = foresee(client, world.services.sandbox.clone(), wish).await.unwrap();

@@ -104,6 +104,16 @@ impl World {
         &self.devcluster
     }
 
+    /// Waits until nobody asks the API for anything any more: an application that is at rest, or was told to stop, may
+    /// still be writing its status.
+    pub(crate) async fn quiet(&self) {
+        let mut requests = u64::MAX;
+        while requests != self.devcluster.request_count() {
+            requests = self.devcluster.request_count();
+            tokio::time::sleep(Duration::from_millis(300)).await;
+        }
+    }
+
     /// The cluster is of this version from now on.
     pub(crate) fn kubernetes(&self, version: &str) {
         let kubernetes_version = Some(parse_version(version).unwrap());
