@@ -4,7 +4,6 @@ use std::io::{BufRead as _, BufReader};
 use std::path::Path;
 use std::process::{Child, Command, Output, Stdio};
 use std::sync::Arc;
-use std::time::Duration;
 
 use barbless::bundle;
 use barbless::driver::instance::{Bundles, Grants};
