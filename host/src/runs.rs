@@ -91,6 +91,10 @@ fn write_error(error: impl Into<redb::Error>) -> RunsError {
 fn failed(place: &str, error: redb::Error) -> RunsError {
     match error {
         redb::Error::Corrupted(why) => RunsError::Damaged { path: place.to_owned(), why },
+        // Of another format, or a bit of its head is wrong: it is put aside whole.
+        redb::Error::UpgradeRequired(format) => {
+            RunsError::Damaged { path: place.to_owned(), why: format!("it has format {format}, which is not read") }
+        }
         // What is no file of the library, or ends too early.
         redb::Error::Io(error)
             if matches!(error.kind(), std::io::ErrorKind::InvalidData | std::io::ErrorKind::UnexpectedEof) =>
