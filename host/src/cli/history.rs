@@ -120,7 +120,7 @@ pub struct Replay {
 #[derive(Debug, Args)]
 #[command(
     after_help = "The cases are in PACKAGE/tests/*.yaml; docs/testing-hooks.md says how they are written.\nExit code 0 \
-                        if all pass, 1 if one fails, 2 if a file of cases is bad, 5 if there are none."
+                        if all pass, 7 if one fails, 2 if a file of cases is bad, 5 if there are none."
 )]
 pub struct Test {
     /// Folder of the package.
