@@ -31,6 +31,7 @@ mod tests;
 
 pub(crate) use answers::again_and_again;
 pub use hooks::NOT_SYNCHRONISED;
+pub(crate) use hooks::not_synchronised;
 pub use task::{DeletionStep, DisableAt, EnableAt, HookTask, RemoveAt, RollbackAt, RunAt, SwitchAt, Task};
 
 /// One application.
@@ -353,7 +354,7 @@ impl App {
     /// The head of the lifecycle queue waits for the hook queues, not for a moment.
     fn lifecycle_waits(&self) -> bool {
         // The hook that is next runs already, because of a schedule or an event.
-        if self.next_lifecycle_hook().is_some_and(|(_, hook)| self.is_running_in_queue(&hook)) {
+        if self.next_lifecycle_hook().is_some_and(|hook| self.is_running_in_queue(&hook)) {
             return true;
         }
         match self.lifecycle.head().map(|head| &head.task) {
@@ -366,14 +367,14 @@ impl App {
     }
 
     /// The hook that the head of the lifecycle queue runs next.
-    fn next_lifecycle_hook(&self) -> Option<(Stage, String)> {
+    fn next_lifecycle_hook(&self) -> Option<String> {
         let (stage, index) = self.lifecycle.head()?.task.stage()?;
         let skips = self.desired.as_ref().is_some_and(|desired| desired.skip_delete_hooks);
         if skips && matches!(self.lifecycle.head()?.task, Task::Remove { .. }) {
             return None;
         }
         let hook = self.hooks_at(stage).into_iter().nth(index)?;
-        (!self.is_skipped(&hook)).then_some((stage, hook))
+        (!self.is_skipped(&hook)).then_some(hook)
     }
 
     fn declaration(&self, hook: &str) -> Option<&HookDeclaration> {

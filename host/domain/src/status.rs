@@ -13,6 +13,7 @@ use crate::event::{Failure, Loaded, Workloads};
 use crate::hook::Stage;
 use crate::pipeline::{
     App, DeletionStep, DisableAt, EnableAt, NOT_SYNCHRONISED, RemoveAt, RollbackAt, RunAt, Task, again_and_again,
+    not_synchronised,
 };
 use crate::release::tracking::Tracking;
 use crate::request::{ROLLBACK_TO, SKIP_HOOKS};
@@ -313,7 +314,7 @@ pub(crate) fn of(app: &App) -> Status {
     });
     let degraded = facts.degraded.iter().next().map(|((hook, binding), why)| Blocker {
         reason: NOT_SYNCHRONISED.to_owned(),
-        message: format!("hook '{hook}': binding '{binding}' is not synchronised: {why}"),
+        message: not_synchronised(hook, binding, why),
         hint: Some("the hook does not run before its snapshot can be trusted again".to_owned()),
     });
     let mut blockers: Vec<Blocker> = unmet.into_iter().collect();

@@ -13,6 +13,7 @@ use barbless_domain::grant::Scope;
 use barbless_domain::hook::{Change, HookDeclaration, KubernetesBinding, Projection};
 use barbless_domain::identity::Gvk;
 use barbless_domain::limits::CHANGES_PER_RUN;
+use barbless_domain::pipeline::NOT_SYNCHRONISED;
 use barbless_domain::schedule::{Schedule, Zone};
 use barbless_domain::snapshot::{self, Projected, SnapshotStore};
 use futures::StreamExt as _;
@@ -136,7 +137,7 @@ async fn begin(context: &Arc<Context>, token: &CancellationToken, tasks: &mut Jo
 
 /// The failure of a binding whose snapshot is not there.
 pub(super) fn not_synchronised(binding: &str, why: &str) -> Failure {
-    Failure::new("BindingNotSynchronised", format!("binding '{binding}' is not synchronised: {why}"))
+    Failure::new(NOT_SYNCHRONISED, format!("binding '{binding}' is not synchronised: {why}"))
         .hint("is the kind served by this cluster, and may the host list it?")
 }
 

@@ -1,7 +1,7 @@
 //! What the head of the lifecycle queue does next: an effect, another state of its task, or nothing more.
 
 use super::App;
-use super::hooks::NOT_SYNCHRONISED;
+use super::hooks::{NOT_SYNCHRONISED, not_synchronised};
 use super::task::{DeletionStep, DisableAt, EnableAt, RemoveAt, RollbackAt, RunAt, SwitchAt, Task};
 use crate::effect::Effect;
 use crate::event::Failure;
@@ -263,7 +263,7 @@ impl App {
         // What is to be removed does not wait for a snapshot: a delete hook is told that it cannot be had.
         let removes = matches!(stage, Stage::BeforeDeleteHelm | Stage::AfterDeleteHelm);
         if let Some((binding, why)) = self.degraded(&hook).filter(|_| !removes) {
-            let message = format!("hook '{hook}': binding '{binding}' is not synchronised: {why}");
+            let message = not_synchronised(&hook, binding, why);
             let hint = "the run takes place as soon as the snapshot can be trusted again";
             return Some(Act::Fail(Failure::new(NOT_SYNCHRONISED, message).hint(hint)));
         }

@@ -280,14 +280,13 @@ impl App {
             return;
         }
         // What is to be removed does not wait for snapshots: its hooks are told that they cannot be had.
-        if failure.reason == NOT_SYNCHRONISED
-            && let Task::Remove { step, at: RemoveAt::Bindings } = task
-        {
-            self.become_task(Task::Remove { step: *step, at: RemoveAt::Act(0) });
-            return;
-        }
-        if failure.reason == NOT_SYNCHRONISED && matches!(task, Task::Disable(DisableAt::Bindings)) {
-            self.become_task(Task::Disable(DisableAt::Before(0)));
+        let without_snapshots = match task {
+            Task::Remove { step, at: RemoveAt::Bindings } => Some(Task::Remove { step: *step, at: RemoveAt::Act(0) }),
+            Task::Disable(DisableAt::Bindings) => Some(Task::Disable(DisableAt::Before(0))),
+            _ => None,
+        };
+        if let Some(next) = without_snapshots.filter(|_| failure.reason == NOT_SYNCHRONISED) {
+            self.become_task(next);
             return;
         }
         if matches!(task, Task::CheckDrift) {
@@ -295,7 +294,7 @@ impl App {
             self.plan_drift_check(now);
             return;
         }
-        if let Some((_, hook)) = self.next_lifecycle_hook() {
+        if let Some(hook) = self.next_lifecycle_hook() {
             failure = again_and_again(failure, &hook, attempts);
         }
         self.facts.failed(task, &failure);

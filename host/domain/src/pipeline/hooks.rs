@@ -14,6 +14,11 @@ use crate::queue::{Backoff, Entry, Queue, Time};
 /// Reason of a failure for want of a snapshot.
 pub const NOT_SYNCHRONISED: &str = "BindingNotSynchronised";
 
+/// What is told of a binding whose snapshot cannot be trusted.
+pub(crate) fn not_synchronised(hook: &str, binding: &str, why: &str) -> String {
+    format!("hook '{hook}': binding '{binding}' is not synchronised: {why}")
+}
+
 impl App {
     pub(super) fn hook_due(&mut self, hook: &str, trigger: Trigger, now: Time) {
         if !self.bindings {

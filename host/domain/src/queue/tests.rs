@@ -62,3 +62,15 @@ fn time_does_not_wrap() {
     assert_eq!(Time(u64::MAX).after(Duration::from_secs(1)), Time(u64::MAX));
     assert_eq!(Time(0).after(Duration::MAX), Time(u64::MAX));
 }
+
+#[test]
+fn a_retry_hurries_all_that_waits_in_order() {
+    let mut queue = Queue::new(Backoff::LIFECYCLE);
+    for task in ["a", "b"] {
+        queue.push(task, Time(1_000)).unwrap();
+    }
+    queue.hurry();
+    assert_eq!(queue.due(Time(0)).map(|head| head.task), Some("a"));
+    queue.pop();
+    assert_eq!(queue.due(Time(0)).map(|head| head.task), Some("b"));
+}

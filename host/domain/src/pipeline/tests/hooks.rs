@@ -294,21 +294,6 @@ fn what_an_earlier_process_has_installed_is_installed_whatever_goes_wrong_now() 
 }
 
 #[test]
-fn a_retry_hurries_all_that_waits_in_order() {
-    let mut world = World::new();
-    world.send(Event::Observed(desired("1.0.0")));
-    world.settle();
-    let mut queue = Queue::new(Backoff::LIFECYCLE);
-    for task in ["a", "b"] {
-        queue.push(task, Time(1_000)).expect("room");
-    }
-    queue.hurry();
-    assert_eq!(queue.due(Time(0)).map(|head| head.task), Some("a"));
-    queue.pop();
-    assert_eq!(queue.due(Time(0)).map(|head| head.task), Some("b"));
-}
-
-#[test]
 fn n10_n11_n12_a_synchronization_sees_the_newest_state_and_events_come_after_it() {
     let mut world = World::new();
     world.hooks = vec![hook("a", vec![Binding::Kubernetes(objects("objects"))])];
