@@ -338,7 +338,7 @@ impl Cluster {
     async fn change_finalizers(
         &self,
         id: &ApplicationId,
-        change: impl Fn(&mut Vec<String>) -> bool,
+        mut change: impl FnMut(&mut Vec<String>) -> bool + Send,
     ) -> Result<bool, Error> {
         let changed = self.change(id, |live| {
             let list = live.pointer("/metadata/finalizers").and_then(Value::as_array);
@@ -363,19 +363,43 @@ impl Cluster {
     async fn change(
         &self,
         id: &ApplicationId,
-        change: impl Fn(&Value) -> Option<Value>,
+        mut change: impl FnMut(&Value) -> Option<Value> + Send,
+    ) -> Result<Option<bool>, Error> {
+        self.write_over(id, |live| {
+            Ok(change(live).map(|mut changes| {
+                if let Some(changes) = changes.as_object_mut() {
+                    changes.insert("resourceVersion".to_owned(), metadata(live, "resourceVersion").into());
+                }
+                Write::Metadata(json!({"metadata": changes}))
+            }))
+        })
+        .await
+    }
+
+    /// Writes what `make` makes of the live Application, again and again until nobody has changed it meanwhile. Says whether
+    /// it made anything; nothing if there is no such Application.
+    async fn write_over(
+        &self,
+        id: &ApplicationId,
+        mut make: impl FnMut(&Value) -> Result<Option<Write>, Error> + Send,
     ) -> Result<Option<bool>, Error> {
         let target = reference(id);
         let resource = self.resolve(&target.gvk).await?;
         let at = Target { resource: &resource, object: &target };
         let mut pause = CONFLICT_PAUSE;
+        let mut action = "patch";
         for _ in 0..CONFLICT_RETRIES {
             let Some(live) = self.get_in(&at).await? else { return Ok(None) };
-            let Some(mut changes) = change(&live) else { return Ok(Some(false)) };
-            if let Some(changes) = changes.as_object_mut() {
-                changes.insert("resourceVersion".to_owned(), metadata(&live, "resourceVersion").into());
-            }
-            match self.merge_in(&at, MANAGER, &json!({"metadata": changes})).await {
+            let written = match make(&live)? {
+                None => return Ok(Some(false)),
+                Some(Write::Metadata(patch)) => self.merge_in(&at, MANAGER, &patch).await,
+                Some(Write::Status(object)) => {
+                    action = "apply";
+                    // By force: the status is the host's alone.
+                    self.apply_in(&at, Some("status"), MANAGER, true, &object).await
+                }
+            };
+            match written {
                 Ok(_) => return Ok(Some(true)),
                 Err(error) if error.is_lost_race() => {
                     tokio::time::sleep(pause).await;
@@ -385,7 +409,7 @@ impl Cluster {
                 Err(error) => return Err(error),
             }
         }
-        Err(Error::Contended { action: "patch", object: target.to_string(), attempts: CONFLICT_RETRIES })
+        Err(Error::Contended { action, object: target.to_string(), attempts: CONFLICT_RETRIES })
     }
 
     /// Shows a status, as a whole. Times of transition are those of the stored conditions where the status of a
@@ -441,40 +465,33 @@ impl Cluster {
         id: &ApplicationId,
         mut change: impl FnMut(&ApplicationStatus, bool) -> Option<ApplicationStatus> + Send,
     ) -> Result<Option<bool>, Error> {
-        let target = reference(id);
-        let resource = self.resolve(&target.gvk).await?;
-        let at = Target { resource: &resource, object: &target };
-        let mut pause = CONFLICT_PAUSE;
-        for _ in 0..CONFLICT_RETRIES {
-            let Some(live) = self.get_in(&at).await? else { return Ok(None) };
+        self.write_over(id, |live| {
             let before: ApplicationStatus =
                 live.get("status").and_then(|status| serde_json::from_value(status.clone()).ok()).unwrap_or_default();
-            let Some(status) = change(&before, metadata(&live, "deletionTimestamp").is_some()) else {
-                return Ok(Some(false));
+            let Some(status) = change(&before, metadata(live, "deletionTimestamp").is_some()) else {
+                return Ok(None);
             };
             let status = serde_json::to_value(status)
                 .map_err(|error| Error::Malformed { object: format!("status of {id}"), why: error.to_string() })?;
-            let object = json!({
+            Ok(Some(Write::Status(json!({
                 "apiVersion": format!("{GROUP}/{VERSION}"), "kind": "Application",
                 "metadata": {
                     "namespace": id.namespace(), "name": id.name(),
-                    "resourceVersion": metadata(&live, "resourceVersion"),
+                    "resourceVersion": metadata(live, "resourceVersion"),
                 },
                 "status": status,
-            });
-            // By force: the status is the host's alone.
-            match self.apply_in(&at, Some("status"), MANAGER, true, &object).await {
-                Ok(_) => return Ok(Some(true)),
-                Err(error) if error.is_not_found() => return Ok(None),
-                Err(error) if error.is_lost_race() => {
-                    tokio::time::sleep(pause).await;
-                    pause *= 2;
-                }
-                Err(error) => return Err(error),
-            }
-        }
-        Err(Error::Contended { action: "apply", object: target.to_string(), attempts: CONFLICT_RETRIES })
+            }))))
+        })
+        .await
     }
+}
+
+/// A change of an Application that was made of its live state.
+enum Write {
+    /// A merge patch.
+    Metadata(Value),
+    /// The status, applied as a whole.
+    Status(Value),
 }
 
 /// The step of a deletion that a status has.
