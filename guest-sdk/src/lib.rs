@@ -117,7 +117,7 @@ pub mod prelude {
     pub use crate::patches::{ObjectRef, Propagation, Subresource};
     #[cfg(not(target_arch = "wasm32"))]
     pub use crate::testing::TestContext;
-    pub use crate::{Context, Error, Result, Trigger, log};
+    pub use crate::{Change, Context, Error, Result, Trigger, WatchEventType, log};
     pub use crate::{assess_health, check_settings, filter, hook};
     pub use serde::{Deserialize, Serialize};
     pub use serde_json::{Value, json};
