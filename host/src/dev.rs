@@ -110,9 +110,7 @@ pub async fn run(args: &Dev) -> Result<Exit, Report> {
     let manifest = manifest(&args.package)?;
     grants(args.grants.as_deref())?;
     let name = args.name.clone().unwrap_or_else(|| default_name(&manifest.name));
-    let id = ApplicationId::new(&args.namespace, &name).map_err(|error| {
-        Report::new("BadName", error.to_string()).hint("give another --name or --namespace").exit(Exit::Usage)
-    })?;
+    let id = identity(&args.namespace, &name)?;
 
     let devcluster = start_devcluster(args).await?;
     let server = devcluster
@@ -237,6 +235,16 @@ pub(crate) fn manifest(package: &Path) -> Result<Manifest, Report> {
 /// The name of a package as the name of an application: it may be too long for one.
 pub(crate) fn default_name(package: &str) -> String {
     package.chars().take(ApplicationId::NAME_MAX).collect::<String>().trim_end_matches('-').to_owned()
+}
+
+/// The identity that a user gives with `--name` and `--namespace`.
+///
+/// # Errors
+/// `BadName`, which is wrong usage.
+pub(crate) fn identity(namespace: &str, name: &str) -> Result<ApplicationId, Report> {
+    ApplicationId::new(namespace, name).map_err(|error| {
+        Report::new("BadName", error.to_string()).hint("give another --name or --namespace").exit(Exit::Usage)
+    })
 }
 
 async fn start_devcluster(args: &Dev) -> Result<DevCluster, Report> {

@@ -125,9 +125,7 @@ async fn made(args: &Args) -> Result<Document, Report> {
     let manifest = dev::manifest(&args.package)?;
     let grants = dev::grants(args.grants.as_deref())?;
     let name = args.name.clone().unwrap_or_else(|| dev::default_name(&manifest.name));
-    let id = ApplicationId::new(&args.namespace, &name).map_err(|error| {
-        Report::new("BadName", error.to_string()).hint("give another --name or --namespace").exit(Exit::Usage)
-    })?;
+    let id = dev::identity(&args.namespace, &name)?;
     dev::build_hooks(&args.package, &Ui::new(true))?;
     let ground = against::open(args, &id, (&manifest.name, &manifest.version.to_string()), script).await?;
     let sandbox = app::sandbox(app::default_cache())?;

@@ -20,6 +20,7 @@ use serde_json::{Map, Value};
 use crate::app;
 use crate::bundle;
 use crate::cli::Render;
+use crate::dev;
 use crate::driver::{self, Seed, View};
 use crate::report::{Exit, Report};
 
@@ -82,7 +83,8 @@ fn package(args: &Render) -> Result<template::Rendered, Report> {
     let source = bundle::read(&args.package)?;
     let package = Package::load(source).map_err(|problems| Report::from(driver::failure_of(&problems)))?;
     let given = given::settings(args)?;
-    let name = args.name.clone().unwrap_or_else(|| package.manifest.name.clone());
+    let name = args.name.clone().unwrap_or_else(|| dev::default_name(&package.manifest.name));
+    dev::identity(&args.namespace, &name)?;
     let bytes = GuestLimits::default().values_bytes;
     let values = Values::new(Arc::new(package.clone()), Value::Object(given), Patches::default(), None, bytes)
         .map_err(|problems| Report::from(driver::failure_of(&problems)))?;

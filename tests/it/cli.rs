@@ -70,10 +70,12 @@ fn crds_are_printed_as_yaml_documents() {
 
 #[test]
 fn errors_have_a_code_a_place_and_a_hint_and_go_to_standard_error() {
-    let cases: [(&[&str], i32, &str); 4] = [
+    let cases: [(&[&str], i32, &str); 6] = [
         (&["dev", "/nowhere", "--once"], 5, "error[PackageNotFound]"),
         (&["inspect", "README.md"], 1, "error[ComponentNotWasm]"),
         (&["render", "tests"], 5, "error[NoPackage]"),
+        (&["render", "examples/minimal", "--name", "Not_A_Name"], 2, "error[BadName]"),
+        (&["render", "examples/minimal", "--namespace", "a.b"], 2, "error[BadName]"),
         (&["frobnicate"], 2, "unrecognized subcommand"),
     ];
     for (arguments, code, says) in cases {

@@ -196,6 +196,9 @@ pub const TRACKED_OPERATIONS: usize = 500;
 /// Bytes of `status.tracking` as JSON text. An `Application` has settings and a status beside it and must stay below
 /// 256 KiB, which is what an annotation of `kubectl apply` may hold and far below what etcd takes.
 pub const TRACKING_BYTES: usize = 64 * 1024;
+/// Bytes of one message or tip of a status. What a package says, a `fail` of a template for instance, may be longer:
+/// the failure itself, as `dev` prints it, has all of it.
+pub const STATUS_MESSAGE_BYTES: usize = 4 * 1024;
 /// Shortest time between two writes of a status in which nothing but the progress of an apply is new.
 pub const TRACKING_INTERVAL: Duration = Duration::from_secs(1);
 /// Bytes of an annotation with decisions about field conflicts; what is longer is refused.

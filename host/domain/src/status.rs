@@ -11,6 +11,7 @@ use serde::{Deserialize, Serialize};
 
 use crate::event::{Failure, Loaded, Workloads};
 use crate::hook::Stage;
+use crate::limits::STATUS_MESSAGE_BYTES;
 use crate::pipeline::{
     App, DeletionStep, DisableAt, EnableAt, NOT_SYNCHRONISED, RemoveAt, RollbackAt, RunAt, Task, again_and_again,
     not_synchronised,
@@ -331,7 +332,9 @@ pub(crate) fn of(app: &App) -> Status {
     let mut conditions = conditions(app, &blockers);
     conditions.extend(requests(app));
     conditions.extend(skipped(app));
-    let summary = summary(app, deleting, &blockers);
+    let mut summary = summary(app, deleting, &blockers);
+    let messages = conditions.iter_mut().map(|condition| &mut condition.message);
+    messages.chain([&mut summary.message, &mut summary.tip]).for_each(shorten);
     Status {
         observed_generation: facts.generation,
         summary,
@@ -339,6 +342,16 @@ pub(crate) fn of(app: &App) -> Status {
         current_version: facts.version.clone(),
         deletion_step: facts.deletion,
         tracking: facts.tracking.clone(),
+    }
+}
+
+/// Cuts what is too long for a status, and says how much that was.
+fn shorten(text: &mut String) {
+    if text.len() > STATUS_MESSAGE_BYTES {
+        let kept = text.floor_char_boundary(STATUS_MESSAGE_BYTES);
+        let rest = text.len() - kept;
+        text.truncate(kept);
+        text.push_str(&format!("… ({rest} more bytes)"));
     }
 }
 

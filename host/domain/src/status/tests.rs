@@ -649,3 +649,18 @@ fn suspension_and_deletion_outrank_all_else() {
         ),
     ]);
 }
+
+#[test]
+fn a_message_of_any_length_fits_into_a_status() {
+    let said = "ä".repeat(STATUS_MESSAGE_BYTES);
+    let scene = Scene::ready().then(lost(&said));
+    let status = scene.shown.expect("the status has changed");
+    let [installed] = status.conditions.as_slice() else { panic!("{:?}", status.conditions) };
+    for text in [&status.summary.message, &installed.message] {
+        let (kept, cut) = text.split_once('…').expect("it is cut");
+        assert_eq!((kept.len(), cut), (STATUS_MESSAGE_BYTES, " (4096 more bytes)"));
+        assert!(said.starts_with(kept));
+    }
+    let short = Scene::ready().then(lost("ä")).shown.expect("the status has changed");
+    assert_eq!(short.summary.message, "ä");
+}

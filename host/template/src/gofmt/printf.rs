@@ -5,9 +5,11 @@ use std::fmt::Write as _;
 use super::{float, quote, quote_ascii, quote_with, write_value};
 use crate::value::{VALUE_DEPTH_MAX, VALUE_TEXT_MAX, Value};
 
-/// Widest padding and precision that a format may ask for. Go allows 10^6, Rust's own formatting panics beyond 65 535, and
-/// a manifest has no use for more than this.
-const WIDTH_MAX: usize = 60_000;
+/// Widest padding and precision that an argument of the format may ask for, as in Go. One that is written in the format
+/// may have another digit behind a number that is not larger than this, as in Go.
+const WIDTH_MAX: usize = 1_000_000;
+/// No number has more digits than this behind its point: what follows are zeros. (Rust's formatting has a limit of 65,535.)
+const FRACTION_MAX: usize = 1_100;
 
 #[derive(Default, Clone)]
 struct Spec {
@@ -119,7 +121,7 @@ pub(crate) fn printf(format: &str, args: &[Value]) -> Option<String> {
             if after_index {
                 good_index = false;
             }
-            spec.width = Some(width.min(WIDTH_MAX));
+            spec.width = Some(width);
         }
         if chars.get(i) == Some(&'.') {
             i += 1;
@@ -139,7 +141,7 @@ pub(crate) fn printf(format: &str, args: &[Value]) -> Option<String> {
                 arg += 1;
                 after_index = false;
             } else {
-                spec.precision = Some(digits(&chars, &mut i).unwrap_or(0).min(WIDTH_MAX));
+                spec.precision = Some(digits(&chars, &mut i).unwrap_or(0));
             }
         }
         if !after_index {
@@ -185,11 +187,16 @@ pub(crate) fn printf(format: &str, args: &[Value]) -> Option<String> {
     Some(out)
 }
 
+/// The number at `i`, which moves behind it. As in Go, one that is too large is none and takes the rest of the format along.
 fn digits(chars: &[char], i: &mut usize) -> Option<usize> {
     let start = *i;
     let mut value = 0_usize;
     while let Some(digit) = chars.get(*i).and_then(|c| c.to_digit(10)) {
-        value = value.saturating_mul(10).saturating_add(digit as usize);
+        if value > WIDTH_MAX {
+            *i = chars.len();
+            return None;
+        }
+        value = value * 10 + digit as usize;
         *i += 1;
     }
     (*i > start).then_some(value)
@@ -325,9 +332,7 @@ fn format_int(out: &mut String, spec: &Spec, verb: char, i: i64, value: &Value) 
         if precision == 0 && i == 0 {
             digits.clear();
         }
-        while digits.len() < precision {
-            digits.insert(0, '0');
-        }
+        digits.insert_str(0, &"0".repeat(precision.saturating_sub(digits.len())));
     }
     let sign = match (i < 0, spec.plus, spec.space) {
         (true, ..) => "-",
@@ -346,16 +351,18 @@ fn format_int(out: &mut String, spec: &Spec, verb: char, i: i64, value: &Value) 
 
 fn format_float(out: &mut String, spec: &Spec, verb: char, f: f64, value: &Value) -> Option<()> {
     let magnitude = f.abs();
+    let precision = spec.precision.unwrap_or(6);
+    let (fraction, zeros) = (precision.min(FRACTION_MAX), "0".repeat(precision.saturating_sub(FRACTION_MAX)));
     let mut text = if !f.is_finite() {
         if f.is_nan() { "NaN".to_string() } else { "Inf".to_string() }
     } else {
         match verb {
-            'f' | 'F' => format!("{magnitude:.*}", spec.precision.unwrap_or(6)),
+            'f' | 'F' => format!("{magnitude:.fraction$}{zeros}"),
             'x' | 'X' => hexadecimal(magnitude, spec.precision),
-            'e' | 'E' => exponent(&format!("{magnitude:.*e}", spec.precision.unwrap_or(6))),
+            'e' | 'E' => exponent(&format!("{magnitude:.fraction$e}"), &zeros),
             'g' | 'G' | 'v' => match spec.precision {
                 None => float(magnitude),
-                Some(precision) => general(magnitude, precision.max(1)),
+                Some(precision) => general(magnitude, precision.clamp(1, FRACTION_MAX)),
             },
             _ => return bad_verb(out, spec, verb, value),
         }
@@ -373,11 +380,11 @@ fn format_float(out: &mut String, spec: &Spec, verb: char, f: f64, value: &Value
     Some(())
 }
 
-/// Rust's `1.5e2` as Go's `1.5e+02`.
-fn exponent(text: &str) -> String {
+/// Rust's `1.5e2` as Go's `1.5e+02`, with `zeros` behind the digits.
+fn exponent(text: &str, zeros: &str) -> String {
     let Some((mantissa, exponent)) = text.split_once('e') else { return text.to_string() };
     let exponent: i32 = exponent.parse().unwrap_or(0);
-    format!("{mantissa}e{}{:02}", if exponent < 0 { '-' } else { '+' }, exponent.abs())
+    format!("{mantissa}{zeros}e{}{:02}", if exponent < 0 { '-' } else { '+' }, exponent.abs())
 }
 
 /// `%x` of a number that is not negative: the mantissa in hexadecimal, the power of two in decimal.
@@ -428,7 +435,7 @@ fn general(f: f64, precision: usize) -> String {
         false => text.to_string(),
     };
     if power < -4 || i64::from(power) >= precision as i64 {
-        return exponent(&format!("{}e{power}", trimmed(mantissa)));
+        return exponent(&format!("{}e{power}", trimmed(mantissa)), "");
     }
     let decimals = usize::try_from(precision as i64 - 1 - i64::from(power)).unwrap_or(0);
     trimmed(&format!("{f:.decimals$}"))
