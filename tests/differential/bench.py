@@ -10,6 +10,7 @@ import json
 import os
 import pathlib
 import shutil
+import statistics
 import subprocess
 import tempfile
 import time
@@ -74,6 +75,8 @@ def table(options: argparse.Namespace, work: pathlib.Path) -> None:
     for name, count in sorted(renders.items()):
         per = 1000 / (count * options.rounds)
         print(f"{name:28} {count:7} {helm[name] * per:9.3f} {ours[name] * per:9.3f} {ours[name] / helm[name]:6.2f}")
+    ratios = [ours[name] / helm[name] for name in renders]
+    print(f"{'median of the charts':28} {'':7} {'':9} {'':9} {statistics.median(ratios):6.2f}")
     per = 1000 / (len(good) * options.rounds)
     a, b = sum(helm.values()), sum(ours.values())
     print(f"{'all, CPU time of one render':28} {len(good):7} {a * per:9.3f} {b * per:9.3f} {b / a:6.2f}")
