@@ -82,7 +82,8 @@ async fn loaded(bytes: &[u8], package: &PackageSource) -> Result<Facts, Report> 
     match Hooks::check(declared.to_vec()) {
         Ok(checked) => {
             let checked: Vec<Hook> = checked.iter().cloned().collect();
-            let refused = Filters::read(&sandbox, &checked, &configurations).await.err();
+            let turns = std::sync::Arc::new(tokio::sync::Semaphore::new(1));
+            let refused = Filters::read(&sandbox, &turns, &checked, &configurations).await.err();
             problems.extend(refused.iter().flat_map(|failure| failure.message.lines()).map(str::to_owned));
         }
         Err(more) => problems.extend(more.iter().map(ToString::to_string)),

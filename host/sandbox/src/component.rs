@@ -20,6 +20,7 @@ use crate::contract::{
 };
 use crate::error::{LoadError, PrepareError, SandboxError};
 use crate::jq::Evaluator;
+use crate::lane::Lanes;
 use crate::machine::Machine;
 use crate::outcome;
 use crate::prepared::{Exports, Linked, Prepared};
@@ -146,6 +147,8 @@ struct Inner {
     workshop: Workshop,
     /// Linkers by the interfaces that they have; there are few combinations, and all share their functions.
     linkers: Mutex<HashMap<BTreeSet<Interface>, Arc<Linker<State>>>>,
+    /// Lanes of the applications that components are linked for.
+    lanes: Arc<Lanes>,
     /// The evaluator of jq programs, from its first use on.
     evaluator: OnceCell<Arc<Evaluator>>,
 }
@@ -159,7 +162,8 @@ impl Sandbox {
         let machine = Arc::new(Machine::new(&config)?);
         let limits = Arc::new(config.limits);
         let workshop = Workshop::new(machine.wasmtime().clone(), Arc::clone(&limits), config.compiler, config.cache)?;
-        Ok(Self(Arc::new(Inner { machine, limits, workshop, linkers: Mutex::default(), evaluator: OnceCell::new() })))
+        let (linkers, lanes) = Default::default();
+        Ok(Self(Arc::new(Inner { machine, limits, workshop, linkers, lanes, evaluator: OnceCell::new() })))
     }
 
     /// The limits that components are loaded with.
@@ -228,7 +232,9 @@ impl Sandbox {
         let linker = self.linker(&component.0.interfaces).map_err(link)?;
         let pre = linker.instantiate_pre(&component.0.compiled).map_err(link)?;
         let exports = exports(&component.0.compiled);
-        let linked = Linked { machine: Arc::clone(&self.0.machine), component: component.clone(), pre, exports };
+        let machine = Arc::clone(&self.0.machine);
+        let lane = self.0.lanes.of(application, machine.in_flight());
+        let linked = Linked { machine, lane, component: component.clone(), pre, exports };
         Ok(Prepared::new(linked, Arc::clone(&self.0.limits)))
     }
 
@@ -253,6 +259,7 @@ impl Sandbox {
         let linker = self.linker(&loaded.interfaces).map_err(|error| misfit(&error))?;
         let pre = linker.instantiate_pre(&loaded.compiled).map_err(|error| misfit(&error))?;
         let machine = &self.0.machine;
+        // Not by a lane: a component belongs to no application yet. An application loads one at a time.
         let _permit = machine.permit().await;
         let state = State::new(Access::Log, Arc::clone(&self.0.limits));
         let clock = Arc::clone(&state.clock);

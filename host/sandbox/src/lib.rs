@@ -17,6 +17,7 @@ mod component;
 mod contract;
 mod host;
 mod inspect;
+mod lane;
 mod machine;
 mod outcome;
 mod prepared;

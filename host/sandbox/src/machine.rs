@@ -17,6 +17,7 @@ use wasmtime::{Enabled, Engine, InstanceAllocationStrategy, PoolingAllocationCon
 
 use crate::config::Config;
 use crate::error::SandboxError;
+use crate::lane::Lane;
 use crate::outcome::Stop;
 use crate::state::State;
 
@@ -100,6 +101,13 @@ pub(crate) struct Machine {
     ticker: Option<JoinHandle<()>>,
 }
 
+/// The right of an application to run guest code once. What is had last is given back first, so that a call of another
+/// application comes before the next of this one.
+pub(crate) struct Permit<'a> {
+    _permit: SemaphorePermit<'a>,
+    _place: SemaphorePermit<'a>,
+}
+
 /// What the ticker and the calls share.
 struct Pulse {
     in_flight: AtomicUsize,
@@ -149,10 +157,18 @@ impl Machine {
         self.in_flight
     }
 
-    /// Waits until guest code may run. The permit must live as long as the store.
+    /// Waits until guest code may run. The permit must live as long as the store. Calls of an application ask by its
+    /// lane, [`Machine::permit_by`].
     pub(crate) async fn permit(&self) -> Option<SemaphorePermit<'_>> {
         // The semaphore is never closed; `None` would only mean that there is nothing to run on.
         self.permits.acquire().await.ok()
+    }
+
+    /// Waits until guest code of an application may run.
+    pub(crate) async fn permit_by<'a>(&'a self, lane: &'a Lane) -> Option<Permit<'a>> {
+        let place = lane.place().await?;
+        let permit = self.permit().await?;
+        Some(Permit { _permit: permit, _place: place })
     }
 
     /// A store for one call.

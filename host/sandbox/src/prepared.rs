@@ -12,6 +12,7 @@ use crate::contract::{
     self, AssessResults, CheckResults, ProjectResults, RunParams, RunResults, WitHealthStatus, WitVerdict,
 };
 use crate::error::CallError;
+use crate::lane::Lane;
 use crate::machine::Machine;
 use crate::outcome;
 use crate::state::{Access, State};
@@ -32,6 +33,7 @@ pub struct Prepared {
 /// What was linked.
 pub(crate) struct Linked {
     pub(crate) machine: Arc<Machine>,
+    pub(crate) lane: Arc<Lane>,
     pub(crate) component: Component,
     pub(crate) pre: InstancePre<State>,
     pub(crate) exports: Exports,
@@ -130,7 +132,8 @@ impl Prepared {
     /// Runs a hook in a store of its own. Never fails: how it ended is part of the outcome.
     ///
     /// Needs a tokio runtime with timers. Waits for a permit first; that wait counts neither as CPU nor as wall-clock
-    /// time. The permit belongs to this future: dropping it ends the guest before the permit is given back.
+    /// time. All calls of one application together have at most half of the permits, and as many places among those
+    /// who wait: however many it makes at once, another application waits for few of them. The permit belongs to this future: dropping it ends the guest before the permit is given back.
     ///
     /// *Malicious guests*: every limit of [`GuestLimits`] holds; guest code gives way to other tasks at every tick.
     pub async fn run(&self, input: &Arc<RunInput>) -> RunOutcome {
@@ -138,7 +141,7 @@ impl Prepared {
         let Some(run) = self.linked.exports.run else {
             return fault("the component does not export 'hooks'");
         };
-        let Some(_permit) = machine.permit().await else {
+        let Some(_permit) = machine.permit_by(&self.linked.lane).await else {
             return fault("the sandbox is shutting down");
         };
         let state = State::new(Access::Run(Arc::clone(input)), Arc::clone(&self.limits));
@@ -242,7 +245,7 @@ impl Prepared {
         let linked = &self.linked;
         let nothing = |error| CallOutcome { answer: Err(error), log: Vec::new(), usage: Usage::default() };
         let Some(index) = index else { return nothing(CallError::NotExported { export }) };
-        let Some(_permit) = linked.machine.permit().await else {
+        let Some(_permit) = linked.machine.permit_by(&linked.lane).await else {
             let end = RunEnd::HostFault { what: "the sandbox is shutting down".to_owned() };
             return nothing(CallError::Ended { export, end });
         };

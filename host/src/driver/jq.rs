@@ -16,7 +16,7 @@ use barbless_domain::package::Problem;
 use barbless_sandbox::{JqError, JqFilter, Sandbox};
 use futures::future::BoxFuture;
 use serde_json::Value;
-use tokio::sync::Semaphore;
+use tokio::sync::{OwnedSemaphorePermit, Semaphore};
 
 use super::Context;
 use super::package::failure_of;
@@ -35,6 +35,7 @@ impl Filters {
     /// All programs that are none, each with its place; or that the evaluator cannot be had, which passes.
     pub(crate) async fn read(
         sandbox: &Sandbox,
+        turns: &Arc<Semaphore>,
         hooks: &[Hook],
         files: &BTreeMap<String, Configuration>,
     ) -> Result<Self, Failure> {
@@ -53,7 +54,7 @@ impl Filters {
                     let message = format!("more than {JQ_FILTERS_PER_PACKAGE} different jq programs");
                     return Err(Failure::new("JqTooMany", message).hint("name fields, or export a filter"));
                 }
-                match compiled(sandbox, program).await {
+                match compiled(sandbox, turns, program).await {
                     Ok(filter) => {
                         filters.insert(program.clone(), filter);
                     }
@@ -116,7 +117,7 @@ impl<'a> Patches<'a> {
         let filter = match known {
             Some(filter) => filter,
             None => {
-                let filter = compiled(&self.context.services.sandbox, program).await?;
+                let filter = compiled(&self.context.services.sandbox, &self.context.instance.jq, program).await?;
                 let mut programs = self.programs.lock().unwrap_or_else(PoisonError::into_inner);
                 programs.entry(program.to_owned()).or_insert(filter).clone()
             }
@@ -126,9 +127,13 @@ impl<'a> Patches<'a> {
 }
 
 /// A program, read in a thread that may be busy: reading one costs CPU time, and a turn in the evaluator is waited for.
-async fn compiled(sandbox: &Sandbox, program: &str) -> Result<JqFilter, JqError> {
+async fn compiled(sandbox: &Sandbox, turns: &Arc<Semaphore>, program: &str) -> Result<JqFilter, JqError> {
     let (sandbox, program, runtime) = (sandbox.clone(), program.to_owned(), tokio::runtime::Handle::current());
-    let reading = tokio::task::spawn_blocking(move || runtime.block_on(sandbox.jq(&program)));
+    let turn = turn(turns).await?;
+    let reading = tokio::task::spawn_blocking(move || {
+        let _turn = turn;
+        runtime.block_on(sandbox.jq(&program))
+    });
     match reading.await {
         Ok(read) => read,
         Err(error) => std::panic::resume_unwind(error.into_panic()),
@@ -153,8 +158,7 @@ async fn evaluate(filter: &JqFilter, turns: &Arc<Semaphore>, object: &Value) -> 
         Some(picked) => picked?,
         None => {
             let filter = filter.clone();
-            let turn = Arc::clone(turns).acquire_owned().await.map_err(|_| unavailable("the application ends"))?;
-            // The turn goes with the work, which goes on when nobody waits for it any more.
+            let turn = turn(turns).await?;
             let work = tokio::task::spawn_blocking(move || {
                 let _turn = turn;
                 filter.apply(&text)
@@ -164,6 +168,11 @@ async fn evaluate(filter: &JqFilter, turns: &Arc<Semaphore>, object: &Value) -> 
     };
     let read = |text: &Vec<u8>| serde_json::from_slice(text).map_err(|error| unavailable(&error.to_string()));
     outputs.iter().map(read).collect()
+}
+
+/// The turn of an application. It goes with the work, which goes on when nobody waits for it any more.
+async fn turn(turns: &Arc<Semaphore>) -> Result<OwnedSemaphorePermit, JqError> {
+    Arc::clone(turns).acquire_owned().await.map_err(|_| unavailable("the application ends"))
 }
 
 fn unavailable(what: &str) -> JqError {

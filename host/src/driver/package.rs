@@ -113,7 +113,7 @@ async fn link(context: &Context, package: Package) -> Result<LoadedPackage, Fail
         .iter()
         .filter_map(|hook| Some((hook.name().to_owned(), Arc::clone(by_path.get(&hook.component)?))))
         .collect();
-    let filters = Filters::read(&context.services.sandbox, &hooks, &package.bindings).await?;
+    let filters = Filters::read(&context.services.sandbox, &context.instance.jq, &hooks, &package.bindings).await?;
     let loaded = LoadedPackage { package: Arc::new(package), grant, hooks, components, checkers, filters };
     for hook in &loaded.hooks {
         for binding in hook.declaration.kubernetes() {

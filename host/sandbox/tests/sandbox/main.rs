@@ -11,6 +11,7 @@ mod guest;
 mod host;
 
 mod compiling;
+mod fairness;
 mod jq;
 mod limits;
 mod loading;

@@ -9,7 +9,7 @@ use serde_json::json;
 use crate::guest::Guest;
 use crate::host::{instance, prepare, wait};
 
-fn checker(body: &str) -> Guest {
+pub(crate) fn checker(body: &str) -> Guest {
     let extra = format!(
         r#"(func (export "barbless:hooks/check-settings@0.1.0#check") (param $settings i32) (param $len i32) (result i32)
             {body} i32.const 64)"#
@@ -17,7 +17,7 @@ fn checker(body: &str) -> Guest {
     Guest::of("settings-checker", &extra)
 }
 
-fn filter(body: &str) -> Guest {
+pub(crate) fn filter(body: &str) -> Guest {
     let extra = format!(
         r#"(func (export "barbless:hooks/filter@0.1.0#project")
             (param $hook i32) (param $hook_len i32) (param $binding i32) (param $binding_len i32)
