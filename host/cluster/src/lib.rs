@@ -6,7 +6,7 @@
 #![forbid(unsafe_code)]
 #![warn(missing_docs)]
 
-use std::sync::Arc;
+use std::sync::{Arc, OnceLock};
 
 use barbless_domain::identity::Gvk;
 
@@ -54,6 +54,9 @@ pub struct Cluster {
 
 struct Inner {
     client: kube::Client,
+    /// The client of watches, from its first use on.
+    watches: OnceLock<kube::Client>,
+    patience: watch::Patience,
     discovery: discovery::Discovery,
     hubs: watch::Hubs,
 }
@@ -62,8 +65,18 @@ impl Cluster {
     /// Makes a connection of a client.
     #[must_use]
     pub fn new(client: kube::Client) -> Self {
+        Self::with_patience(client, watch::Patience::default())
+    }
+
+    pub(crate) fn with_patience(client: kube::Client, patience: watch::Patience) -> Self {
         Self {
-            inner: Arc::new(Inner { client, discovery: discovery::Discovery::default(), hubs: watch::Hubs::default() }),
+            inner: Arc::new(Inner {
+                client,
+                watches: OnceLock::new(),
+                patience,
+                discovery: discovery::Discovery::default(),
+                hubs: watch::Hubs::default(),
+            }),
         }
     }
 

@@ -76,6 +76,8 @@ pub(crate) const ESTABLISH_WAIT: Duration = Duration::from_secs(60);
 /// How long one request to the API server may take, watches excluded. The API server itself gives up after a minute; one
 /// that is further away than that is as good as down, and whoever asked comes again.
 pub(crate) const REQUEST_WAIT: Duration = Duration::from_secs(60);
+/// How long the API server may take to begin a watch: it does so at once, and sends changes when there are any.
+pub(crate) const WATCH_ANSWER_WAIT: Duration = Duration::from_secs(30);
 /// How long a shared watch waits for others to join before it lists: the bindings of a package start within it.
 pub(crate) const SHARED_WATCH_GATHER: Duration = Duration::from_millis(5);
 /// Objects that one who shares a watch may be behind before the others wait for them.

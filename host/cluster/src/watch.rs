@@ -24,9 +24,13 @@ use crate::discovery::Resource;
 use crate::error::{Error, chain};
 use crate::limits::{PAGE, UNSERVED_PAUSE, UNSERVED_PAUSE_MAX};
 
+mod patience;
 mod shared;
 
+pub(crate) use patience::Patience;
 pub(crate) use shared::Hubs;
+
+use patience::Unanswered;
 
 /// A selection of objects.
 #[derive(Debug, Clone, PartialEq, Eq, PartialOrd, Ord)]
@@ -101,6 +105,11 @@ enum State {
 }
 
 impl Cluster {
+    /// The client of watches.
+    fn watch_client(&self) -> &kube::Client {
+        self.inner.watches.get_or_init(|| patience::patient(&self.inner.client, self.inner.patience))
+    }
+
     /// Watches a selection.
     pub fn watch(&self, spec: WatchSpec) -> impl Stream<Item = WatchEvent> + Send + 'static + use<> {
         let mut list = Vec::new();
@@ -193,7 +202,7 @@ async fn step(cluster: &Cluster, spec: &WatchSpec, state: State) -> (State, Opti
 }
 
 fn open(cluster: &Cluster, spec: &WatchSpec, resource: &Resource) -> Events {
-    let client = cluster.client().clone();
+    let client = cluster.watch_client().clone();
     let api: Api<DynamicObject> = match &spec.namespace {
         Some(namespace) => Api::namespaced_with(client, namespace, &resource.api),
         None => Api::all_with(client, &resource.api),
@@ -279,6 +288,9 @@ fn watch_failed(error: &watcher::Error) -> Observation {
             reason: if status.reason.is_empty() { "ApiError".to_owned() } else { status.reason.clone() },
             message: status.message.clone(),
         },
-        None => Observation::Failed { reason: "ApiUnreachable".to_owned(), message: chain(error) },
+        None => {
+            let reason = Unanswered::behind(error).map_or("ApiUnreachable", |_| Unanswered::REASON);
+            Observation::Failed { reason: reason.to_owned(), message: chain(error) }
+        }
     }
 }

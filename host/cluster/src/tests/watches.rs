@@ -1,11 +1,13 @@
 use std::time::Duration;
 
+use barbless_devcluster::{Effect, Fault, Scope};
 use barbless_domain::hook::{FieldRequirement, LabelOperator, LabelRequirement, LabelSelector};
 use futures::{Stream, StreamExt};
 use serde_json::{Value, json};
 
 use super::{config_map, gvk, reference, start};
-use crate::{Observation, WatchEvent, WatchSpec};
+use crate::watch::Patience;
+use crate::{Cluster, Observation, WatchEvent, WatchSpec};
 
 async fn next(events: &mut (impl Stream<Item = WatchEvent> + Unpin)) -> WatchEvent {
     tokio::time::timeout(Duration::from_secs(10), events.next()).await.expect("an event in time").expect("no end")
@@ -215,4 +217,60 @@ async fn who_joins_while_a_kind_is_not_served_is_told() {
     assert_eq!(observed(&mut first).await, "failed KindNotServed");
     let mut second = Box::pin(cluster.observe(spec));
     assert_eq!(observed(&mut second).await, "failed KindNotServed");
+}
+
+/// All requests from now on are accepted and never answered, after so many.
+fn hang(devcluster: &barbless_devcluster::DevCluster, passed: u64) {
+    devcluster.inject(Fault { scope: Scope::All, passed, times: None, effect: Effect::Hang, performed: false });
+}
+
+#[tokio::test]
+async fn a_list_or_a_watch_that_is_never_answered_is_told_and_tried_again() {
+    // Discovery is answered; then the list is not, or the list is and the watch is not.
+    for answered in [0, 1] {
+        let (devcluster, known) = start(false).await;
+        let patience = Patience { list: Duration::from_millis(100), watch: Duration::from_millis(100) };
+        let cluster = Cluster::with_patience(known.client().clone(), patience);
+        known.put(config_map("a", json!({}))).await;
+        let mut spec = WatchSpec::all(gvk("v1", "ConfigMap"), Some("demo".to_owned()));
+        spec.fields = vec![not_the_root()];
+        cluster.resolve(&spec.gvk).await.unwrap();
+        hang(&devcluster, answered);
+        let mut events = Box::pin(cluster.watch(spec));
+        if answered == 1 {
+            assert_eq!(shown(&next(&mut events).await), "synced a");
+        }
+        for _ in 0..2 {
+            let failed = next(&mut events).await;
+            assert_eq!(shown(&failed), "failed ApiTimedOut");
+            let WatchEvent::Failed { message, .. } = failed else { panic!("{failed:?}") };
+            let what = if answered == 1 { "watch" } else { "list" };
+            assert!(message.contains(&format!("the API server has not answered a {what} for")), "{message}");
+        }
+        devcluster.heal();
+        known.put(config_map("b", json!({}))).await;
+        loop {
+            match shown(&next(&mut events).await).as_str() {
+                // An attempt that was under way.
+                "failed ApiTimedOut" => {}
+                other => {
+                    assert_eq!(other, if answered == 1 { "applied b" } else { "synced a b" });
+                    break;
+                }
+            }
+        }
+    }
+}
+
+#[tokio::test]
+async fn a_watch_with_nothing_to_tell_is_no_failure() {
+    let (_devcluster, known) = start(false).await;
+    let patience = Patience { list: Duration::from_secs(10), watch: Duration::from_millis(50) };
+    let cluster = Cluster::with_patience(known.client().clone(), patience);
+    let mut spec = WatchSpec::all(gvk("v1", "ConfigMap"), Some("demo".to_owned()));
+    spec.fields = vec![not_the_root()];
+    let mut events = Box::pin(cluster.watch(spec));
+    assert_eq!(shown(&next(&mut events).await), "synced ");
+    let quiet = tokio::time::timeout(Duration::from_millis(500), events.next()).await;
+    assert!(quiet.is_err(), "{quiet:?}");
 }
