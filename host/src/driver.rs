@@ -162,6 +162,9 @@ impl Driver {
                 .map_or(SLEEP_MAX, |at| Duration::from_millis(at.0.saturating_sub(now().0)).min(SLEEP_MAX));
             let event = tokio::select! {
                 event = self.inbox.recv() => match event {
+    /// What a hook that has ended asked for is no longer wanted either.
+    operations: CancellationToken,
+    operations_cause: Arc<OnceLock<Cause>>,
                     Some(event) => event,
                     None => break,
                 },
@@ -169,10 +172,19 @@ impl Driver {
                 () = tokio::time::sleep(pause) => Event::Tick,
             };
             match &event {
+            if cause.stops_operations() {
+                let _ = self.operations_cause.set(cause);
+                self.operations.cancel();
+            }
                 Event::Answered(ticket, _) => {
                     self.flying.remove(ticket);
                 }
                 Event::Observed(desired) => self.remember(desired).await,
+    /// Why what a hook asked for is no longer wanted.
+    fn operations_why(&self) -> &'static str {
+        self.operations_cause.get().map_or("HostStopping", |cause| cause.as_str())
+    }
+
                 _ => {}
             }
             let (app, effects) = pipeline::step(self.app, event, now());

@@ -234,6 +234,13 @@ impl Cause {
         }
     }
 
+    /// Whether it also stops what a hook that has ended asked for. A newer wish does not: operations are not left half-way
+    /// for it. What is removed or suspended has no use for the rest.
+    #[must_use]
+    pub fn stops_operations(self) -> bool {
+        matches!(self, Self::RemovalStarted | Self::RequirementsLost)
+    }
+
     /// The word that users see.
     #[must_use]
     pub fn as_str(self) -> &'static str {

@@ -136,6 +136,28 @@ pub const BREAKER_FAILURES: u32 = 10;
 /// How long changes of objects are collected before the hook runs. Bursts come within milliseconds (a controller that
 /// makes ten Pods); longer would be felt, and what comes later is collected while the run is under way.
 pub const EVENT_DEBOUNCE: Duration = Duration::from_millis(10);
+/// How long it may take to carry out what one run asked for, and before that, to ask the grant for all of it. A thousand
+/// operations at an API server that takes a tenth of a second for each are a hundred seconds.
+pub const SETTLING: Duration = Duration::from_secs(5 * 60);
+/// How long the operation that is under way when that time is up, or when the run is stopped, may take to end, so that
+/// its outcome is known. One takes milliseconds; an API server that does not answer is not waited for.
+pub const SETTLING_GRACE: Duration = Duration::from_secs(5);
+/// How long all first lists of the bindings of a package together may take before the step fails with the names of the
+/// bindings that lack one.
+pub const SYNCHRONISATION_WAIT: Duration = Duration::from_secs(60);
+/// First pause before a watch whose filter failed lists everything again; it doubles.
+pub const FILTER_PAUSE_FIRST: Duration = Duration::from_secs(1);
+/// Longest such pause: a filter that fails on an object fails on it again, until one of the two is changed.
+pub const FILTER_PAUSE_MAX: Duration = Duration::from_secs(60);
+/// How long a watch may be interrupted before the application is told that the snapshot has no news: an API server that
+/// restarts is back by then.
+pub const WATCH_INTERRUPTED: Duration = Duration::from_secs(30);
+/// How long an interrupted watch has to be quiet to count as going on: longer than the longest pause between two attempts
+/// (30 s and as much again at random) with the time that the API server has to begin to answer one.
+pub const WATCH_QUIET: Duration = Duration::from_secs(150);
+/// How far the clock of the machine has to go back for schedules to begin anew at the new time. Less is a clock that is
+/// put right, and no time of a schedule is to come twice for that; a schedule is late by no more than this.
+pub const CLOCK_SET_BACK: Duration = Duration::from_secs(60);
 /// How long one apply of a release may wait for readiness.
 pub const APPLY_DEADLINE: Duration = Duration::from_secs(30 * 60);
 /// How long one removal of a release waits before it fails and is repeated.
@@ -164,6 +186,11 @@ pub const BINDINGS_PER_PACKAGE: usize = 1000;
 pub const LAST_KNOWN_BYTES: usize = 8 * 1024 * 1024;
 /// Bindings of one hook.
 pub const BINDINGS_PER_HOOK: usize = 100;
+/// Series of measurements that one hook has, over all of its runs: as many as one run may have.
+pub const METRIC_SERIES_PER_HOOK: usize = 100;
+/// Series of measurements that the hooks of one application have together. More than a thousand for one application
+/// nobody looks at, and each is kept by whoever scrapes them.
+pub const METRIC_SERIES_PER_APPLICATION: usize = 1000;
 /// Run records kept for one application.
 pub const RUN_RECORDS: usize = 500;
 /// Changes that one run is told of by name; the snapshot has the rest.

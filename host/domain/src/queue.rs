@@ -142,13 +142,14 @@ impl<T> Queue<T> {
         }
     }
 
-    /// Drops everything; what is under way is marked and its ticket given back, to be cancelled.
-    pub fn cancel_all(&mut self) -> Option<Ticket> {
+    /// Drops everything; what is under way is marked and its ticket given back, to be cancelled. The ticket of one that is
+    /// cancelled already is given `again` only if the new cause stops more than the old one.
+    pub fn cancel_all(&mut self, again: bool) -> Option<Ticket> {
         self.entries.truncate(1);
         match self.entries.front_mut() {
             Some(Entry { running: Some(ticket), cancelled, .. }) => {
-                // The ticket of one that is cancelled already is not given twice.
-                (!std::mem::replace(cancelled, true)).then_some(*ticket)
+                let first = !std::mem::replace(cancelled, true);
+                (first || again).then_some(*ticket)
             }
             _ => {
                 self.entries.clear();

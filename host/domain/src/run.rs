@@ -262,6 +262,12 @@ pub enum RunEnd {
         /// Which, and why.
         what: String,
     },
+    /// What it asked for was not carried out in time, or the application was removed or suspended meanwhile. The record
+    /// says what became of each operation; the values were dropped.
+    Unsettled {
+        /// Why, and what was done and what was not.
+        what: String,
+    },
     /// The host could not run it: no free slot, the component is gone. Not the guest's fault; to be repeated.
     HostFault {
         /// What.
@@ -332,6 +338,7 @@ impl RunEnd {
             Self::BadOutput { .. } => "HookBadOutput",
             Self::Cancelled { .. } => "HookCancelled",
             Self::OperationRefused { .. } => "HookOperationRefused",
+            Self::Unsettled { .. } => "HookNotSettled",
             Self::HostFault { .. } => "HookHostFault",
         }
     }
@@ -351,6 +358,7 @@ impl fmt::Display for RunEnd {
             Self::BadOutput { what } => write!(f, "bad output: {what}"),
             Self::Cancelled { why } => write!(f, "stopped: {why}"),
             Self::OperationRefused { what } => write!(f, "refused by the API server: {what}"),
+            Self::Unsettled { what } => write!(f, "not carried out: {what}"),
             Self::HostFault { what } => write!(f, "could not be run: {what}"),
         }
     }

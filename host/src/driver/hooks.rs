@@ -5,20 +5,25 @@
 //! `on_failure`, and that passes the same checks.
 
 use std::sync::Arc;
-use std::time::Instant;
 
 use barbless_domain::event::{Answer, Failure};
 use barbless_domain::grant::{self, Request, Scope};
 use barbless_domain::hook::Trigger;
 use barbless_domain::identity::{ApplicationId, ObjectRef};
-use barbless_domain::operation::{Action, Operation, OperationResult};
+use barbless_domain::limits::{SETTLING, SETTLING_GRACE};
+use barbless_domain::operation::{Action, Half, OUTCOME_UNKNOWN, Operation, OperationResult};
 use barbless_domain::run::{InputOutline, RunEnd, RunInput, RunOutcome, RunRecord, Usage};
+use futures::future::BoxFuture;
 use serde_json::Value;
+use tokio::time::Instant;
 
 use super::instance::{LinkedComponent, LoadedPackage};
 use super::{Context, Stop, jq};
 use crate::notice::Notice;
 use crate::runs::Inputs;
+
+#[cfg(test)]
+mod tests;
 
 /// Runs a hook and carries out what it asked for.
 pub(super) async fn run(context: &Arc<Context>, hook: &str, trigger: Trigger, attempt: u32, stop: &Stop) -> Answer {
@@ -53,19 +58,26 @@ pub(super) async fn run(context: &Arc<Context>, hook: &str, trigger: Trigger, at
         }
     };
     // From here on the run is finished rather than stopped: operations are never left half-way by a newer wish.
-    let (results, verdict) = settle(context, &package, hook, &outcome).await;
+    let (results, verdict) = settle(context, &package, hook, &outcome, stop).await;
     let end = match &verdict {
         Err(Refusal::Output(what)) => RunEnd::BadOutput { what: what.message.clone() },
         Err(Refusal::Denied(what)) => RunEnd::Denied { what: what.message.clone() },
         Err(Refusal::Operation(what)) => RunEnd::OperationRefused { what: what.message.clone() },
+        Err(Refusal::Late(what)) => RunEnd::Unsettled { what: what.message.clone() },
+        Err(Refusal::Stopped(what)) => RunEnd::Unsettled { what: what.clone() },
         _ => outcome.end.clone(),
     };
     let record = record(context, kept, &input, outline, end, outcome, results);
     context.notice(Notice::Ran(record));
     match verdict {
         Ok(values_changed) => Answer::HookRan { values_changed },
+        Err(Refusal::Stopped(_)) => Answer::Cancelled,
         Err(
-            Refusal::Run(failure) | Refusal::Output(failure) | Refusal::Denied(failure) | Refusal::Operation(failure),
+            Refusal::Run(failure)
+            | Refusal::Output(failure)
+            | Refusal::Denied(failure)
+            | Refusal::Operation(failure)
+            | Refusal::Late(failure),
         ) => Answer::Failed(failure),
     }
 }
@@ -109,6 +121,28 @@ enum Refusal {
     Denied(Failure),
     /// The API server refused an operation.
     Operation(Failure),
+    /// It took too long to carry out what it asked for.
+    Late(Failure),
+    /// Nobody wants any more what it asked for; why, and how far it came.
+    Stopped(String),
+}
+
+impl Refusal {
+    /// Of a run whose operations were not all carried out.
+    fn unsettled(hook: &str, why: &Interruption, results: &[(Operation, OperationResult)]) -> Self {
+        match why {
+            Interruption::Late => {
+                let message = format!(
+                    "hook '{hook}': what it asked for was not carried out within {} s: {}",
+                    SETTLING.as_secs(),
+                    Half(results)
+                );
+                let hint = "does the API server answer? a hook that asks for fewer operations at once needs less time";
+                Self::Late(Failure::new("HookNotSettled", message).hint(hint))
+            }
+            Interruption::Stopped(cause) => Self::Stopped(format!("{cause}: {}", Half(results))),
+        }
+    }
 }
 
 type Results = Vec<(Operation, OperationResult)>;
@@ -119,6 +153,7 @@ async fn settle(
     package: &LoadedPackage,
     hook: &str,
     outcome: &RunOutcome,
+    stop: &Stop,
 ) -> (Results, Result<bool, Refusal>) {
     let failed = failure_of(hook, &outcome.end);
     let wanted: Vec<Operation> =
@@ -127,8 +162,18 @@ async fn settle(
         operations.iter().map(|operation| (operation.clone(), OperationResult::Skipped)).collect()
     };
     let mut checked = Vec::with_capacity(wanted.len());
+    // Kinds are looked up in the cluster, which may not answer.
+    let until = Until::from_now(stop);
     for (index, operation) in wanted.iter().enumerate() {
-        match check(context, package, operation).await {
+        let answer = tokio::select! {
+            answer = check(context, package, operation) => answer,
+            why = until.reached() => {
+                let results = skipped(&wanted);
+                let refusal = Refusal::unsettled(hook, &why, &results);
+                return (results, Err(refusal));
+            }
+        };
+        match answer {
             Ok(operation) => checked.push(operation),
             Err(failure) => {
                 let failure = Failure {
@@ -145,7 +190,15 @@ async fn settle(
         }
     }
     let _one_at_a_time = if failed.is_none() && !outcome.values.is_empty() {
-        let held = context.instance.committing.lock().await;
+        // Others hold it for as long as their own operations take, which is bounded.
+        let held = tokio::select! {
+            held = context.instance.committing.lock() => held,
+            () = stop.operations.cancelled() => {
+                let results = skipped(&wanted);
+                let refusal = Refusal::unsettled(hook, &Interruption::Stopped(stop.operations_why()), &results);
+                return (results, Err(refusal));
+            }
+        };
         if let Err(failure) = check_values(context, hook, outcome) {
             return (skipped(&wanted), Err(Refusal::Output(failure)));
         }
@@ -153,10 +206,23 @@ async fn settle(
     } else {
         None
     };
-    let (results, refused) = perform(context, hook, checked).await;
+    let manager = manager_of(&context.instance.id);
+    let jq = jq::Patches::new(context);
+    let hands = Hands { context, manager, jq };
+    let (results, interruption) = carry_out(checked, &Until::from_now(stop), &hands).await;
+    if let Some(why) = interruption {
+        let refusal = Refusal::unsettled(hook, &why, &results);
+        return (results, Err(refusal));
+    }
     if let Some(failed) = failed {
         return (results, Err(Refusal::Run(failed)));
     }
+    let refused = results.iter().find_map(|(operation, result)| match result {
+        OperationResult::Failed { reason, message } => {
+            Some(Failure::new(reason, format!("hook '{hook}': {operation}: {message}")))
+        }
+        _ => None,
+    });
     if let Some(refused) = refused {
         return (results, Err(Refusal::Operation(refused)));
     }
@@ -234,23 +300,100 @@ pub(super) fn manager_of(application: &ApplicationId) -> String {
     format!("barbless-hooks-{}", application.name())
 }
 
-async fn perform(context: &Context, hook: &str, operations: Vec<Operation>) -> (Results, Option<Failure>) {
-    let manager = manager_of(&context.instance.id);
-    let jq = jq::Patches::new(context);
+/// Why the settling of a run ends before it is done.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+enum Interruption {
+    /// Its time is up.
+    Late,
+    /// The application is removed or suspended.
+    Stopped(&'static str),
+}
+
+/// How long settling may go on.
+struct Until<'a> {
+    deadline: Instant,
+    stop: &'a Stop,
+}
+
+impl<'a> Until<'a> {
+    fn from_now(stop: &'a Stop) -> Self {
+        Self { deadline: Instant::now() + SETTLING, stop }
+    }
+
+    /// Waits for the end.
+    async fn reached(&self) -> Interruption {
+        tokio::select! {
+            biased;
+            () = self.stop.operations.cancelled() => Interruption::Stopped(self.stop.operations_why()),
+            () = tokio::time::sleep_until(self.deadline) => Interruption::Late,
+        }
+    }
+
+    /// Whether it is there already.
+    fn is_reached(&self) -> Option<Interruption> {
+        if self.stop.operations.is_cancelled() {
+            return Some(Interruption::Stopped(self.stop.operations_why()));
+        }
+        (Instant::now() >= self.deadline).then_some(Interruption::Late)
+    }
+}
+
+/// Carries out one operation.
+trait Perform: Sync {
+    fn perform<'a>(&'a self, operation: &'a Operation) -> BoxFuture<'a, OperationResult>;
+}
+
+/// The hands of an application in its cluster.
+struct Hands<'a> {
+    context: &'a Context,
+    manager: String,
+    jq: jq::Patches<'a>,
+}
+
+impl Perform for Hands<'_> {
+    fn perform<'a>(&'a self, operation: &'a Operation) -> BoxFuture<'a, OperationResult> {
+        let Context { services, instance, .. } = self.context;
+        Box::pin(services.cluster.perform(&instance.id, &self.manager, operation, &self.jq))
+    }
+}
+
+/// Carries operations out in order, until one fails or it has to end. The one that is under way then has a moment to end,
+/// so that what became of it is known. Gives the results of all, and why it ended if something is left undone by that.
+async fn carry_out(
+    operations: Vec<Operation>,
+    until: &Until<'_>,
+    hands: &impl Perform,
+) -> (Results, Option<Interruption>) {
     let mut results = Vec::with_capacity(operations.len());
-    let mut refused = None;
+    let mut interruption = None;
+    let mut failed = false;
     for operation in operations {
-        if refused.is_some() {
+        if !failed && interruption.is_none() {
+            interruption = until.is_reached();
+        }
+        if failed || interruption.is_some() {
             results.push((operation, OperationResult::Skipped));
             continue;
         }
-        let result = context.services.cluster.perform(&context.instance.id, &manager, &operation, &jq).await;
-        if let OperationResult::Failed { reason, message } = &result {
-            refused = Some(Failure::new(reason, format!("hook '{hook}': {operation}: {message}")));
-        }
+        let result = {
+            let mut work = hands.perform(&operation);
+            tokio::select! {
+                biased;
+                result = &mut work => result,
+                why = until.reached() => match tokio::time::timeout(SETTLING_GRACE, &mut work).await {
+                    Ok(result) => result,
+                    Err(_elapsed) => {
+                        interruption = Some(why);
+                        let message = "the API server did not answer before this had to end".to_owned();
+                        OperationResult::Failed { reason: OUTCOME_UNKNOWN.to_owned(), message }
+                    }
+                },
+            }
+        };
+        failed = matches!(result, OperationResult::Failed { .. });
         results.push((operation, result));
     }
-    (results, refused)
+    (results, interruption)
 }
 
 /// Keeps the values that a run set. They were checked before the operations, and nobody else commits meanwhile; a new
@@ -280,6 +423,7 @@ pub(super) fn failure_of(hook: &str, end: &RunEnd) -> Option<Failure> {
         RunEnd::Denied { .. }
         | RunEnd::BadOutput { .. }
         | RunEnd::OperationRefused { .. }
+        | RunEnd::Unsettled { .. }
         | RunEnd::Cancelled { .. }
         | RunEnd::HostFault { .. } => None,
     };

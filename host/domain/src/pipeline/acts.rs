@@ -3,7 +3,7 @@
 use super::App;
 use super::hooks::{NOT_SYNCHRONISED, not_synchronised};
 use super::task::{DeletionStep, DisableAt, EnableAt, RemoveAt, RollbackAt, RunAt, SwitchAt, Task};
-use crate::effect::Effect;
+use crate::effect::{Cause, Effect};
 use crate::event::Failure;
 use crate::hook::{Stage, Trigger};
 use crate::limits;
@@ -66,7 +66,13 @@ impl App {
                 true
             }
             Act::StopHookRuns(next) => {
-                self.cancel_hook_runs(out);
+                // What began the task, whatever has been wished for since.
+                let cause = match &next {
+                    Task::Remove { .. } => Cause::RemovalStarted,
+                    Task::Disable(_) => Cause::RequirementsLost,
+                    _ => self.cause,
+                };
+                self.cancel_hook_runs(cause, out);
                 if let Some(head) = self.lifecycle.head_mut() {
                     head.task = next;
                 }

@@ -218,10 +218,9 @@ impl App {
         }
     }
 
-    pub(super) fn cancel_hook_runs(&mut self, out: &mut Vec<Effect>) {
-        let cause = self.cause;
+    pub(super) fn cancel_hook_runs(&mut self, cause: Cause, out: &mut Vec<Effect>) {
         for queue in self.hooks.values_mut() {
-            if let Some(ticket) = queue.cancel_all() {
+            if let Some(ticket) = queue.cancel_all(cause.stops_operations()) {
                 out.push(Effect::Cancel { ticket, cause });
             }
         }

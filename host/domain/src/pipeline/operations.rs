@@ -126,7 +126,7 @@ impl App {
         self.facts.refused_rollback = None;
         self.cause = Cause::RemovalStarted;
         self.next_drift = None;
-        if let Some(ticket) = self.lifecycle.cancel_all() {
+        if let Some(ticket) = self.lifecycle.cancel_all(true) {
             out.push(Effect::Cancel { ticket, cause: Cause::RemovalStarted });
         }
         // Hooks and the list of orphans are in the package; a process that begins here has to load it first.
@@ -163,7 +163,7 @@ impl App {
             if cause.is_wish() {
                 self.lifecycle.hurry();
             }
-        } else if let Some(ticket) = self.lifecycle.cancel_all() {
+        } else if let Some(ticket) = self.lifecycle.cancel_all(cause.stops_operations()) {
             out.push(Effect::Cancel { ticket, cause });
         }
     }

@@ -39,8 +39,9 @@ fn a_failed_head_keeps_its_place_and_waits() {
 fn what_is_under_way_is_cancelled_once_and_answered() {
     let mut queue = queue();
     queue.head_mut().unwrap().running = Some(Ticket(7));
-    assert_eq!(queue.cancel_all(), Some(Ticket(7)));
-    assert_eq!(queue.cancel_all(), None);
+    assert_eq!(queue.cancel_all(false), Some(Ticket(7)));
+    assert_eq!(queue.cancel_all(false), None);
+    assert_eq!(queue.cancel_all(true), Some(Ticket(7)), "for a cause that stops more");
     assert_eq!(queue.len(), 1, "it stays until its answer comes");
     assert!(queue.due(Time(u64::MAX)).is_none());
     assert_eq!(queue.wake(), None);

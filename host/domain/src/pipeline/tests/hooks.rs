@@ -454,3 +454,18 @@ fn values_that_change_now_and_then_are_no_loop() {
         world.take_log();
     }
 }
+
+#[test]
+fn a_removal_is_told_to_a_run_that_was_cancelled_for_less() {
+    let mut world = World::new();
+    world.send(Event::Observed(desired("1.0.0")));
+    let lifecycle = |effect: &Effect| matches!(effect, Effect::RunHook { trigger: Trigger::Lifecycle(_), .. });
+    while !world.flying.values().any(lifecycle) {
+        assert!(world.answer(), "a hook of the lifecycle runs");
+    }
+    world.take_log();
+    world.send(Event::Observed(Desired { settings: json!({"a": 1}), ..desired("1.0.0") }));
+    world.send(Event::Observed(Desired { deleting: true, settings: json!({"a": 1}), ..desired("1.0.0") }));
+    let cancels: Vec<String> = world.take_log().into_iter().filter(|word| word.starts_with("cancel")).collect();
+    assert_eq!(cancels, ["cancel SettingsChanged", "cancel RemovalStarted"]);
+}
