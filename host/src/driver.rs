@@ -11,7 +11,7 @@ use std::time::{Duration, Instant};
 use barbless_domain::effect::{Cause, Effect};
 use barbless_domain::event::{Answer, Desired, Event, Failure};
 use barbless_domain::pipeline::{self, App};
-use barbless_domain::queue::{Ticket, Time};
+use barbless_domain::queue::{Moments, Ticket, Time};
 use barbless_domain::status::Status;
 use futures::future::BoxFuture;
 use tokio::sync::{mpsc, watch};
@@ -91,6 +91,22 @@ pub fn now() -> Time {
     Time(u64::try_from(since.as_millis()).unwrap_or(u64::MAX))
 }
 
+/// The clock of a loop: moments for waiting, see [`Moments`].
+struct LoopClock {
+    moments: Moments,
+    started: Instant,
+}
+
+impl LoopClock {
+    fn start() -> Self {
+        Self { moments: Moments::new(now(), Duration::ZERO), started: Instant::now() }
+    }
+
+    fn now(&mut self) -> Time {
+        self.moments.at(now(), self.started.elapsed())
+    }
+}
+
 /// Starts the loop of an application.
 #[must_use]
 pub fn start(services: Arc<Services>, instance: Instance) -> Handle {
@@ -102,7 +118,16 @@ pub fn start(services: Arc<Services>, instance: Instance) -> Handle {
     let context = Arc::new(Context { services, instance, events: events.clone(), objects: Arc::clone(&objects) });
     tokio::spawn(report::write_statuses(Arc::clone(&context), statuses));
     let stop = CancellationToken::new();
-    let driver = Driver { context, app, inbox, state, status, flying: BTreeMap::new(), stop: stop.clone() };
+    let driver = Driver {
+        context,
+        app,
+        inbox,
+        state,
+        status,
+        flying: BTreeMap::new(),
+        stop: stop.clone(),
+        clock: LoopClock::start(),
+    };
     tokio::spawn(driver.run());
     Handle { events, state: shown, objects, stop }
 }
@@ -129,6 +154,7 @@ struct Driver {
     status: watch::Sender<Option<Status>>,
     flying: BTreeMap<Ticket, Stop>,
     stop: CancellationToken,
+    clock: LoopClock,
 }
 
 /// Stops one effect, and says why.
@@ -156,10 +182,11 @@ impl Stop {
 impl Driver {
     async fn run(mut self) {
         while !self.app.is_finished() {
+            let now = self.clock.now();
             let pause = self
                 .app
                 .wake()
-                .map_or(SLEEP_MAX, |at| Duration::from_millis(at.0.saturating_sub(now().0)).min(SLEEP_MAX));
+                .map_or(SLEEP_MAX, |at| Duration::from_millis(at.0.saturating_sub(now.0)).min(SLEEP_MAX));
             let event = tokio::select! {
                 event = self.inbox.recv() => match event {
     /// What a hook that has ended asked for is no longer wanted either.
@@ -187,7 +214,8 @@ impl Driver {
 
                 _ => {}
             }
-            let (app, effects) = pipeline::step(self.app, event, now());
+            let now = self.clock.now();
+            let (app, effects) = pipeline::step(self.app, event, now);
             self.app = app;
             for effect in effects {
                 self.perform(effect);

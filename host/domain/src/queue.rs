@@ -8,8 +8,11 @@ use serde::{Deserialize, Serialize};
 use crate::event::Failure;
 use crate::limits;
 
+mod moments;
 #[cfg(test)]
 mod tests;
+
+pub use moments::Moments;
 
 /// A moment, in milliseconds since the epoch.
 #[derive(Debug, Clone, Copy, Default, PartialEq, Eq, PartialOrd, Ord, Hash, Serialize, Deserialize)]

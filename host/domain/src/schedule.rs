@@ -22,6 +22,10 @@ use serde::{Deserialize, Serialize};
 
 use crate::package::nearest;
 
+mod agenda;
+
+pub use agenda::Agenda;
+
 /// Characters of one schedule.
 const CHARACTERS: usize = 256;
 /// Years after which a search ends. The calendar repeats after 28, or 40 if a year such as 2100 lies between.

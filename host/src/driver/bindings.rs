@@ -14,7 +14,7 @@ use barbless_domain::hook::{Change, HookDeclaration, KubernetesBinding, Projecti
 use barbless_domain::identity::Gvk;
 use barbless_domain::limits::CHANGES_PER_RUN;
 use barbless_domain::pipeline::NOT_SYNCHRONISED;
-use barbless_domain::schedule::{Schedule, Zone};
+use barbless_domain::schedule::{Agenda, Schedule, Zone};
 use barbless_domain::snapshot::{self, Projected, SnapshotStore};
 use futures::StreamExt as _;
 use serde_json::Value;
@@ -390,23 +390,19 @@ pub(super) async fn project(
 
 /// Tells the application of each schedule that is due.
 async fn schedules(context: Arc<Context>, package: Arc<LoadedPackage>, mut opened: watch::Receiver<bool>) {
-    let mut plans: Vec<(String, String, Schedule, Option<i64>)> = Vec::new();
+    let mut entries: Vec<((String, String), Schedule)> = Vec::new();
     for hook in &package.hooks {
         for (name, schedule) in &hook.schedules {
-            plans.push((hook.name().to_owned(), name.clone(), schedule.clone(), None));
+            entries.push(((hook.name().to_owned(), name.clone()), schedule.clone()));
         }
     }
-    if plans.is_empty() || opened.wait_for(|open| *open).await.is_err() {
+    if entries.is_empty() || opened.wait_for(|open| *open).await.is_err() {
         return;
     }
-    // Schedules without a zone of their own mean UTC, wherever the host runs.
-    let zone = Zone::utc();
+    // Schedules follow the clock of the machine; those without a zone of their own mean UTC, wherever the host runs.
     let moment = || i64::try_from(super::now().0).unwrap_or(i64::MAX);
-    for (_, _, schedule, next) in &mut plans {
-        *next = schedule.next(moment(), &zone);
-    }
-    loop {
-        let Some(first) = plans.iter().filter_map(|(.., next)| *next).min() else { return };
+    let mut agenda = Agenda::new(entries, moment(), Zone::utc());
+    while let Some(first) = agenda.next() {
         let wait = u64::try_from(first.saturating_sub(moment())).unwrap_or(0);
         // The clock may be set: a long wait looks at it again.
         tokio::select! {
@@ -414,15 +410,10 @@ async fn schedules(context: Arc<Context>, package: Arc<LoadedPackage>, mut opene
             // The loop of the application has ended.
             () = context.events.closed() => return,
         }
-        let reached = moment();
-        for (hook, schedule_name, schedule, next) in &mut plans {
-            if next.is_some_and(|at| at <= reached) {
-                // Missed times are made up for by one run.
-                *next = schedule.next(reached, &zone);
-                let event = Event::ScheduleDue { hook: hook.clone(), schedule: schedule_name.clone() };
-                if context.events.send(event).await.is_err() {
-                    return;
-                }
+        for (hook, schedule) in agenda.due(moment()) {
+            let event = Event::ScheduleDue { hook: hook.clone(), schedule: schedule.clone() };
+            if context.events.send(event).await.is_err() {
+                return;
             }
         }
     }
