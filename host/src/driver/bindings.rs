@@ -12,7 +12,9 @@ use barbless_domain::event::{Answer, Event, Failure};
 use barbless_domain::grant::Scope;
 use barbless_domain::hook::{Change, HookDeclaration, KubernetesBinding, Projection};
 use barbless_domain::identity::Gvk;
-use barbless_domain::limits::CHANGES_PER_RUN;
+use barbless_domain::limits::{
+    CHANGES_PER_RUN, FILTER_PAUSE_FIRST, FILTER_PAUSE_MAX, SYNCHRONISATION_WAIT, WATCH_INTERRUPTED, WATCH_QUIET,
+};
 use barbless_domain::pipeline::NOT_SYNCHRONISED;
 use barbless_domain::schedule::{Agenda, Schedule, Zone};
 use barbless_domain::snapshot::{self, Projected, SnapshotStore};
@@ -25,19 +27,6 @@ use tokio_util::sync::CancellationToken;
 
 use super::Context;
 use super::instance::LoadedPackage;
-
-/// How long all first lists together may take before the step fails with the names of the bindings that lack one.
-pub(super) const SYNCHRONISATION: Duration = Duration::from_secs(60);
-
-/// First and longest pause before a watch whose filter failed lists everything again.
-const FILTER_PAUSE: (Duration, Duration) = (Duration::from_secs(1), Duration::from_secs(60));
-
-/// How long a watch may be interrupted before the application is told that the snapshot has no news: an API server that
-/// restarts is back by then.
-const INTERRUPTED: Duration = Duration::from_secs(30);
-/// How long an interrupted watch has to be quiet to count as going on: longer than the longest pause between two
-/// attempts (30 s and as much again at random) with the time that an attempt may take to connect.
-const QUIET: Duration = Duration::from_secs(150);
 
 /// The tasks of all bindings. They end when this is dropped.
 pub(super) struct Bindings {
@@ -117,7 +106,7 @@ async fn begin(context: &Arc<Context>, token: &CancellationToken, tasks: &mut Jo
         }
     }
     tasks.spawn(schedules(Arc::clone(context), Arc::clone(&package), opened));
-    let deadline = Instant::now() + SYNCHRONISATION;
+    let deadline = Instant::now() + SYNCHRONISATION_WAIT;
     for Waiting { name, synced, problem } in waiting {
         tokio::select! {
             result = synced => if result.is_err() {
@@ -201,7 +190,7 @@ impl Interruption {
     fn failed(&mut self) -> bool {
         let now = Instant::now();
         self.last = Some(now);
-        now - *self.since.get_or_insert(now) >= INTERRUPTED && !self.told
+        now - *self.since.get_or_insert(now) >= WATCH_INTERRUPTED && !self.told
     }
 
     /// It works again, or there was no interruption; whether the application was told of one.
@@ -211,7 +200,7 @@ impl Interruption {
 
     /// When silence means that it is over.
     fn quiet_at(&self) -> Option<Instant> {
-        self.last.map(|last| last + QUIET)
+        self.last.map(|last| last + WATCH_QUIET)
     }
 }
 
@@ -220,7 +209,7 @@ impl Watched {
         let mut tell = Some(tell);
         let mut held: Vec<Change> = Vec::new();
         let mut list: Vec<Projected> = Vec::new();
-        let mut pause = FILTER_PAUSE.0;
+        let mut pause = FILTER_PAUSE_FIRST;
         let mut interruption = Interruption::default();
         let mut broken = false;
         let mut events = self.context.services.cluster.observe(spec.clone()).boxed();
@@ -254,7 +243,8 @@ impl Watched {
                 self.problem.send_replace(problem.clone());
                 if interruption.failed() {
                     interruption.told = true;
-                    self.tell_state(Some(format!("no news for {} seconds: {problem}", INTERRUPTED.as_secs()))).await;
+                    self.tell_state(Some(format!("no news for {} seconds: {problem}", WATCH_INTERRUPTED.as_secs())))
+                        .await;
                 }
                 continue;
             }
@@ -271,7 +261,7 @@ impl Watched {
                     // who share the watch neither wait for this one nor list with it.
                     drop(std::mem::replace(&mut events, futures::stream::pending().boxed()));
                     tokio::time::sleep(pause).await;
-                    pause = (pause * 2).min(FILTER_PAUSE.1);
+                    pause = (pause * 2).min(FILTER_PAUSE_MAX);
                     events = self.context.services.cluster.observe_alone(spec.clone()).boxed();
                     continue;
                 }
@@ -288,7 +278,7 @@ impl Watched {
                 let _ = tell.send(());
             }
             if synced {
-                pause = FILTER_PAUSE.0;
+                pause = FILTER_PAUSE_FIRST;
                 if std::mem::take(&mut broken) {
                     self.tell_state(None).await;
                 }

@@ -193,7 +193,7 @@ async fn snapshots(context: &Arc<Context>) -> Result<(), Failure> {
         for binding in hook.kubernetes() {
             let spec = bindings::watch_spec(context, &package, hook, binding).await?;
             let events = context.services.cluster.watch(spec);
-            let first = tokio::time::timeout(bindings::SYNCHRONISATION, first_list(events)).await;
+            let first = tokio::time::timeout(barbless_domain::limits::SYNCHRONISATION_WAIT, first_list(events)).await;
             let objects = first
                 .unwrap_or_else(|_| Err("the API server has not answered".to_owned()))
                 .map_err(|why| bindings::not_synchronised(&format!("{}/{}", hook.name, binding.name), &why))?;
