@@ -6,7 +6,7 @@
 
 pub mod document;
 mod manifest;
-pub(crate) mod reader;
+pub mod reader;
 
 use std::collections::BTreeMap;
 use std::fmt;

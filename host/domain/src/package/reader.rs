@@ -1,29 +1,41 @@
 //! Reading a document by hand: all problems at once, each with its place, and an unknown key with the known one that it
 //! resembles. Files are those of hostile packages, so the number of problems is bounded.
 
-use serde_json::Value;
+use serde_json::{Map, Value};
 
 use super::Problem;
 use super::document::{Document, join};
 
 /// Problems that are reported at once. More than that nobody reads.
-pub(crate) const PROBLEMS_MAX: usize = 100;
+pub const PROBLEMS_MAX: usize = 100;
 
 /// Collects what is wrong while a document is read.
-pub(crate) struct Reader<'a> {
-    pub(crate) document: &'a Document,
-    pub(crate) problems: Vec<Problem>,
+#[derive(Debug)]
+pub struct Reader<'a> {
+    /// The document.
+    pub document: &'a Document,
+    /// What was found so far, at most [`PROBLEMS_MAX`].
+    pub problems: Vec<Problem>,
 }
 
 /// A node of the document with its pointer.
-#[derive(Clone)]
-pub(crate) struct At<'a> {
-    pub(crate) pointer: String,
-    pub(crate) value: &'a Value,
+#[derive(Debug, Clone)]
+pub struct At<'a> {
+    /// JSON pointer.
+    pub pointer: String,
+    /// The node.
+    pub value: &'a Value,
 }
 
 impl<'a> Reader<'a> {
-    pub(crate) fn report(&mut self, reason: &str, pointer: &str, message: impl Into<String>, hint: Option<String>) {
+    /// A reader of a document that has found nothing yet.
+    #[must_use]
+    pub fn new(document: &'a Document) -> Self {
+        Self { document, problems: Vec::new() }
+    }
+
+    /// Reports a problem at a pointer; beyond [`PROBLEMS_MAX`] it is dropped.
+    pub fn report(&mut self, reason: &str, pointer: &str, message: impl Into<String>, hint: Option<String>) {
         if self.problems.len() >= PROBLEMS_MAX {
             return;
         }
@@ -32,7 +44,8 @@ impl<'a> Reader<'a> {
         self.problems.push(problem);
     }
 
-    pub(crate) fn bad_type(&mut self, node: &At<'_>, wanted: &str) {
+    /// Reports that a node is not what is `wanted`, in words: `an object`, `text`.
+    pub fn bad_type(&mut self, node: &At<'_>, wanted: &str) {
         let hint = match node.value {
             Value::Number(_) | Value::Bool(_) if wanted == "text" => Some("put it in quotes".to_owned()),
             Value::String(_) if wanted == "a list" => Some("a list is written [a, b]".to_owned()),
@@ -42,12 +55,12 @@ impl<'a> Reader<'a> {
     }
 
     /// Checks that a node is an object with known keys.
-    pub(crate) fn object(&mut self, node: &At<'a>, known: &[&str]) -> bool {
+    pub fn object(&mut self, node: &At<'a>, known: &[&str]) -> bool {
         self.object_besides(node, known, &[])
     }
 
     /// The same; about some keys more is to be said than that they are not known.
-    pub(crate) fn object_besides(&mut self, node: &At<'a>, known: &[&str], besides: &[&str]) -> bool {
+    pub fn object_besides(&mut self, node: &At<'a>, known: &[&str], besides: &[&str]) -> bool {
         let Some(object) = node.value.as_object() else {
             self.bad_type(node, "an object");
             return false;
@@ -63,12 +76,14 @@ impl<'a> Reader<'a> {
     }
 
     /// A member; `null` counts as absent.
-    pub(crate) fn member(&self, node: &At<'a>, key: &str) -> Option<At<'a>> {
+    #[must_use]
+    pub fn member(&self, node: &At<'a>, key: &str) -> Option<At<'a>> {
         let value = node.value.get(key).filter(|value| !value.is_null())?;
         Some(At { pointer: join(&node.pointer, key), value })
     }
 
-    pub(crate) fn required(&mut self, node: &At<'a>, key: &str) -> Option<At<'a>> {
+    /// A member that has to be there.
+    pub fn required(&mut self, node: &At<'a>, key: &str) -> Option<At<'a>> {
         let member = self.member(node, key);
         if member.is_none() {
             self.report("MissingKey", &node.pointer, format!("the key '{key}' is missing"), None);
@@ -76,7 +91,8 @@ impl<'a> Reader<'a> {
         member
     }
 
-    pub(crate) fn items(&mut self, node: &At<'a>) -> Vec<At<'a>> {
+    /// The items of a list.
+    pub fn items(&mut self, node: &At<'a>) -> Vec<At<'a>> {
         let Some(items) = node.value.as_array() else {
             self.bad_type(node, "a list");
             return Vec::new();
@@ -85,7 +101,8 @@ impl<'a> Reader<'a> {
         items.iter().enumerate().map(item).collect()
     }
 
-    pub(crate) fn text(&mut self, node: &At<'a>) -> Option<String> {
+    /// A text that is not empty.
+    pub fn text(&mut self, node: &At<'a>) -> Option<String> {
         match node.value.as_str() {
             Some(text) if !text.trim().is_empty() => Some(text.to_owned()),
             Some(_) => {
@@ -99,15 +116,40 @@ impl<'a> Reader<'a> {
         }
     }
 
-    pub(crate) fn flag(&mut self, node: &At<'a>) -> Option<bool> {
+    /// A boolean.
+    pub fn flag(&mut self, node: &At<'a>) -> Option<bool> {
         if node.value.as_bool().is_none() {
             self.bad_type(node, "true or false");
         }
         node.value.as_bool()
     }
 
-    pub(crate) fn texts(&mut self, node: &At<'a>) -> Vec<String> {
+    /// A list of texts.
+    pub fn texts(&mut self, node: &At<'a>) -> Vec<String> {
         self.items(node).iter().filter_map(|item| self.text(item)).collect()
+    }
+
+    /// Checks that a node is an object, whatever its keys are.
+    pub fn map(&mut self, node: &At<'a>) -> Option<&'a Map<String, Value>> {
+        let members = node.value.as_object();
+        if members.is_none() {
+            self.bad_type(node, "an object");
+        }
+        members
+    }
+
+    /// One of several words, by its place among them.
+    pub fn word(&mut self, node: &At<'a>, known: &[&str]) -> Option<usize> {
+        let text = self.text(node)?;
+        let found = known.iter().position(|known| *known == text);
+        if found.is_none() {
+            let hint = nearest(&text, known).map_or_else(
+                || format!("one of: {}", known.join(", ")),
+                |nearest| format!("did you mean '{nearest}'?"),
+            );
+            self.report("BadValue", &node.pointer, format!("'{text}' is not known here"), Some(hint));
+        }
+        found
     }
 }
 
