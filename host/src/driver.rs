@@ -31,6 +31,7 @@ mod release;
 mod report;
 mod requests;
 mod seed;
+pub mod shown;
 pub(crate) mod trial;
 
 pub(crate) use hooks::in_namespace;
@@ -38,6 +39,8 @@ pub use instance::{Instance, Services};
 pub(crate) use package::failure_of;
 pub(crate) use release::{View, render_package};
 pub(crate) use seed::Seed;
+use shown::Changes;
+pub use shown::State;
 
 /// Events that wait for an application. A sender beyond that waits, and so do the watches behind it.
 const EVENTS: usize = 1024;
@@ -48,7 +51,7 @@ const SLEEP_MAX: Duration = Duration::from_secs(30);
 #[derive(Debug, Clone)]
 pub struct Handle {
     events: mpsc::Sender<Event>,
-    state: watch::Receiver<Arc<App>>,
+    state: State,
     objects: Arc<AtomicUsize>,
     stop: CancellationToken,
 }
@@ -68,7 +71,7 @@ impl Handle {
     /// Its state now.
     #[must_use]
     pub fn state(&self) -> Arc<App> {
-        Arc::clone(&self.state.borrow())
+        self.state.copy()
     }
 
     /// How many objects the release had when it was applied last.
@@ -78,9 +81,8 @@ impl Handle {
     }
 
     /// Waits until its state satisfies this. Nothing if the application is gone before.
-    pub async fn wait_for(&self, mut holds: impl FnMut(&App) -> bool) -> Option<Arc<App>> {
-        let mut state = self.state.clone();
-        state.wait_for(|app| holds(app)).await.ok().map(|app| Arc::clone(&app))
+    pub async fn wait_for(&self, holds: impl FnMut(&App) -> bool) -> Option<Arc<App>> {
+        self.state.wait_for(holds).await
     }
 }
 
@@ -111,8 +113,7 @@ impl LoopClock {
 #[must_use]
 pub fn start(services: Arc<Services>, instance: Instance) -> Handle {
     let (events, inbox) = mpsc::channel(EVENTS);
-    let app = App::new(instance.id.clone());
-    let (state, shown) = watch::channel(Arc::new(app.clone()));
+    let (shown, state) = State::new(App::new(instance.id.clone()));
     let (status, statuses) = watch::channel(None);
     let objects = Arc::new(AtomicUsize::new(0));
     let context = Arc::new(Context { services, instance, events: events.clone(), objects: Arc::clone(&objects) });
@@ -120,9 +121,8 @@ pub fn start(services: Arc<Services>, instance: Instance) -> Handle {
     let stop = CancellationToken::new();
     let driver = Driver {
         context,
-        app,
-        inbox,
         state,
+        inbox,
         status,
         flying: BTreeMap::new(),
         stop: stop.clone(),
@@ -148,9 +148,8 @@ impl Context {
 
 struct Driver {
     context: Arc<Context>,
-    app: App,
+    state: Changes,
     inbox: mpsc::Receiver<Event>,
-    state: watch::Sender<Arc<App>>,
     status: watch::Sender<Option<Status>>,
     flying: BTreeMap<Ticket, Stop>,
     stop: CancellationToken,
@@ -162,6 +161,9 @@ struct Driver {
 struct Stop {
     token: CancellationToken,
     cause: Arc<OnceLock<Cause>>,
+    /// What a hook that has ended asked for is no longer wanted either.
+    operations: CancellationToken,
+    operations_cause: Arc<OnceLock<Cause>>,
 }
 
 impl Stop {
@@ -169,8 +171,17 @@ impl Stop {
         if let Some(cause) = cause {
             // The first cause stands.
             let _ = self.cause.set(cause);
+            if cause.stops_operations() {
+                let _ = self.operations_cause.set(cause);
+                self.operations.cancel();
+            }
         }
         self.token.cancel();
+    }
+
+    /// Why what a hook asked for is no longer wanted.
+    fn operations_why(&self) -> &'static str {
+        self.operations_cause.get().map_or("HostStopping", |cause| cause.as_str())
     }
 
     /// Why it was stopped, as users see it.
@@ -181,17 +192,14 @@ impl Stop {
 
 impl Driver {
     async fn run(mut self) {
-        while !self.app.is_finished() {
+        while !self.state.read(App::is_finished) {
             let now = self.clock.now();
             let pause = self
-                .app
-                .wake()
+                .state
+                .read(App::wake)
                 .map_or(SLEEP_MAX, |at| Duration::from_millis(at.0.saturating_sub(now.0)).min(SLEEP_MAX));
             let event = tokio::select! {
                 event = self.inbox.recv() => match event {
-    /// What a hook that has ended asked for is no longer wanted either.
-    operations: CancellationToken,
-    operations_cause: Arc<OnceLock<Cause>>,
                     Some(event) => event,
                     None => break,
                 },
@@ -199,35 +207,25 @@ impl Driver {
                 () = tokio::time::sleep(pause) => Event::Tick,
             };
             match &event {
-            if cause.stops_operations() {
-                let _ = self.operations_cause.set(cause);
-                self.operations.cancel();
-            }
                 Event::Answered(ticket, _) => {
                     self.flying.remove(ticket);
                 }
                 Event::Observed(desired) => self.remember(desired).await,
-    /// Why what a hook asked for is no longer wanted.
-    fn operations_why(&self) -> &'static str {
-        self.operations_cause.get().map_or("HostStopping", |cause| cause.as_str())
-    }
-
                 _ => {}
             }
             let now = self.clock.now();
-            let (app, effects) = pipeline::step(self.app, event, now);
-            self.app = app;
+            let effects = self.state.step(|app| pipeline::step(app, event, now));
             for effect in effects {
                 self.perform(effect);
             }
-            self.state.send_replace(Arc::new(self.app.clone()));
         }
         for stop in self.flying.values() {
             stop.now(None);
         }
         self.context.instance.stop();
-        if self.app.is_finished() {
-            self.context.services.runs.retire(&self.app.id().to_string());
+        let id = self.context.instance.id.to_string();
+        if self.state.read(App::is_finished) {
+            self.context.services.runs.retire(&id);
         }
     }
 
@@ -236,7 +234,8 @@ impl Driver {
         self.context.instance.data().wanted = desired.settings.clone();
         // A deletion that an earlier process began: no status of this one may take its step back. Nothing was written
         // yet, so nobody else holds the lock.
-        if self.app.desired().is_none() && desired.deletion_step.is_some() {
+        let is_first = self.state.read(|app| app.desired().is_none());
+        if is_first && desired.deletion_step.is_some() {
             *self.context.instance.deletion_step.lock().await = desired.deletion_step;
         }
     }
@@ -244,7 +243,7 @@ impl Driver {
     fn perform(&mut self, effect: Effect) {
         match effect {
             Effect::Cancel { ticket, cause } => {
-                tracing::debug!(application = %self.app.id(), ticket = ticket.0, cause = cause.as_str(), "cancelling");
+                tracing::debug!(application = %self.context.instance.id, ticket = ticket.0, cause = cause.as_str(), "cancelling");
                 if let Some(stop) = self.flying.get(&ticket) {
                     stop.now(Some(cause));
                 }

@@ -19,7 +19,7 @@ use crate::identity::ApplicationId;
 use crate::pace::Pace;
 use crate::queue::{Backoff, Queue, Ticket, Time};
 use crate::release::tracking::Tracking;
-use crate::status::Facts;
+use crate::status::{Facts, Status};
 
 mod acts;
 mod answers;
@@ -28,27 +28,36 @@ mod operations;
 mod task;
 #[cfg(test)]
 mod tests;
+mod tracked;
+
+use tracked::Tracked;
 
 pub(crate) use answers::again_and_again;
 pub use hooks::NOT_SYNCHRONISED;
 pub(crate) use hooks::not_synchronised;
 pub use task::{DeletionStep, DisableAt, EnableAt, HookTask, RemoveAt, RollbackAt, RunAt, SwitchAt, Task};
 
+#[cfg(test)]
+thread_local! {
+    /// How often a status was made.
+    static MADE: std::cell::Cell<usize> = const { std::cell::Cell::new(0) };
+}
+
 /// One application.
 #[derive(Debug, Clone, PartialEq)]
 pub struct App {
     id: ApplicationId,
-    desired: Option<Desired>,
-    loaded: Option<Loaded>,
+    desired: Tracked<Option<Desired>>,
+    loaded: Tracked<Option<Loaded>>,
     candidate: Option<Loaded>,
-    unmet: Option<Vec<String>>,
+    unmet: Tracked<Option<Vec<String>>>,
     bindings: bool,
     started: bool,
     release: bool,
     removing: bool,
     /// Revision of the request for a rollback that was begun last, until the request is gone from the object.
     rollback: Option<u32>,
-    lifecycle: Queue<Task>,
+    lifecycle: Tracked<Queue<Task>>,
     hooks: BTreeMap<String, Queue<HookTask>>,
     /// What is left of the rate limits of hooks.
     paces: BTreeMap<String, Pace>,
@@ -66,15 +75,16 @@ pub struct App {
     values_loop: u32,
     next_drift: Option<Time>,
     finished: bool,
-    facts: Facts,
+    facts: Tracked<Facts>,
     cause: Cause,
+    /// The status as it was made last.
+    shown: Option<Box<Status>>,
 }
 
 /// Takes one event and says what to do about it.
 #[must_use]
 pub fn step(mut app: App, event: Event, now: Time) -> (App, Vec<Effect>) {
     let mut out = Vec::new();
-    let before = app.status();
     match event {
         Event::Observed(desired) => app.observed(desired, now, &mut out),
         Event::Answered(ticket, answer) => app.answered(ticket, answer, now, &mut out),
@@ -87,11 +97,7 @@ pub fn step(mut app: App, event: Event, now: Time) -> (App, Vec<Effect>) {
         Event::Tick => app.tick(now),
     }
     app.pump(now, &mut out);
-    let after = app.status();
-    // Once the finalizer is gone there is no object to write to.
-    if after != before && !app.finished {
-        out.push(Effect::WriteStatus(Box::new(after)));
-    }
+    app.show(&mut out);
     (app, out)
 }
 
@@ -101,16 +107,16 @@ impl App {
     pub fn new(id: ApplicationId) -> Self {
         Self {
             id,
-            desired: None,
-            loaded: None,
+            desired: Tracked::default(),
+            loaded: Tracked::default(),
             candidate: None,
-            unmet: None,
+            unmet: Tracked::default(),
             bindings: false,
             started: false,
             release: false,
             removing: false,
             rollback: None,
-            lifecycle: Queue::new(Backoff::LIFECYCLE),
+            lifecycle: Tracked::new(Queue::new(Backoff::LIFECYCLE)),
             hooks: BTreeMap::new(),
             paces: BTreeMap::new(),
             running_in_lifecycle: None,
@@ -122,8 +128,9 @@ impl App {
             values_loop: 0,
             next_drift: None,
             finished: false,
-            facts: Facts::default(),
+            facts: Tracked::default(),
             cause: Cause::Scheduled,
+            shown: None,
         }
     }
 
@@ -165,7 +172,7 @@ impl App {
 
     /// What users see.
     #[must_use]
-    pub fn status(&self) -> crate::status::Status {
+    pub fn status(&self) -> Status {
         crate::status::of(self)
     }
 
@@ -201,11 +208,38 @@ impl App {
         self.cause
     }
 
+    /// Asks for the status to be written if it is another one. It is made anew only if something that it is made of was
+    /// touched: most events are about hooks, and most runs of hooks change nothing that users see.
+    fn show(&mut self, out: &mut Vec<Effect>) {
+        let touched = [
+            self.facts.take_touched(),
+            self.lifecycle.take_touched(),
+            self.desired.take_touched(),
+            self.loaded.take_touched(),
+            self.unmet.take_touched(),
+        ];
+        if !touched.contains(&true) {
+            return;
+        }
+        #[cfg(test)]
+        MADE.with(|made| made.set(made.get() + 1));
+        let status = self.status();
+        let known = match self.shown.take() {
+            Some(known) => *known == status,
+            None => status == Self::new(self.id.clone()).status(),
+        };
+        // Once the finalizer is gone there is no object to write to.
+        if !known && !self.finished {
+            out.push(Effect::WriteStatus(Box::new(status.clone())));
+        }
+        self.shown = Some(Box::new(status));
+    }
+
     // ---- events ----
 
     fn observed(&mut self, desired: Desired, now: Time, out: &mut Vec<Effect>) {
         let old = self.desired.replace(desired);
-        let Some(new) = self.desired.clone() else { return };
+        let Some(new) = self.desired.as_ref().cloned() else { return };
         self.facts.generation = new.generation;
         let skips_changed = old.as_ref().is_some_and(|old| old.skip_hooks != new.skip_hooks);
         if skips_changed {

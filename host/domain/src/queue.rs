@@ -125,8 +125,9 @@ impl<T> Queue<T> {
     }
 
     /// The head, if it may start now.
-    pub fn due(&mut self, now: Time) -> Option<&mut Entry<T>> {
-        self.entries.front_mut().filter(|head| head.running.is_none() && head.not_before <= now)
+    #[must_use]
+    pub fn due(&self, now: Time) -> Option<&Entry<T>> {
+        self.entries.front().filter(|head| head.running.is_none() && head.not_before <= now)
     }
 
     /// The head is done.
@@ -173,17 +174,27 @@ impl<T> Queue<T> {
         }
     }
 
-    /// The first task that may start now, brought to the front. One that waits for its moment, or that is not `free`
-    /// to start, lets those behind it pass; one that failed holds them, until it has failed so often that nobody can
-    /// say when it will succeed.
-    pub fn pick(&mut self, now: Time, free: impl Fn(&T) -> bool) -> Option<&mut Entry<T>> {
-        let held = self.candidates().position(|entry| entry.not_before <= now && free(&entry.task))?;
-        let entry = self.entries.remove(held)?;
+    /// The place of the first task that may start now. One that waits for its moment, or that is not `free` to start, lets
+    /// those behind it pass; one that failed holds them, until it has failed so often that nobody can say when it will
+    /// succeed.
+    pub fn find(&self, now: Time, free: impl Fn(&T) -> bool) -> Option<usize> {
+        self.candidates().position(|entry| entry.not_before <= now && free(&entry.task))
+    }
+
+    /// Brings a task that was found to the front.
+    pub fn bring(&mut self, place: usize) -> Option<&mut Entry<T>> {
+        let entry = self.entries.remove(place)?;
         self.entries.push_front(entry);
         self.entries.front_mut()
     }
 
-    /// When [`Self::pick`] finds something, if nothing else changes.
+    /// Whether a task is not kept from starting by one that is under way.
+    #[must_use]
+    pub fn is_idle(&self) -> bool {
+        self.entries.front().is_some_and(|head| head.running.is_none())
+    }
+
+    /// When [`Self::find`] finds something, if nothing else changes.
     #[must_use]
     pub fn picks_at(&self, free: impl Fn(&T) -> bool) -> Option<Time> {
         self.candidates().filter(|entry| free(&entry.task)).map(|entry| entry.not_before).min()
@@ -191,8 +202,7 @@ impl<T> Queue<T> {
 
     /// The tasks that may be next: none while one is under way, and none behind one that holds the queue.
     fn candidates(&self) -> impl Iterator<Item = &Entry<T>> {
-        let idle = self.entries.front().is_some_and(|head| head.running.is_none());
-        let mut open = idle;
+        let mut open = self.is_idle();
         self.entries.iter().take_while(move |entry| {
             let reached = open;
             open &= !entry.holds_its_queue();

@@ -47,7 +47,7 @@ impl App {
             (Task::Requirements, Answer::Requirements(unmet)) => {
                 self.lifecycle.pop();
                 let met = unmet.is_empty();
-                self.unmet = Some(unmet);
+                *self.unmet = Some(unmet);
                 if met {
                     self.begin_reconciliation(now);
                 } else if self.release {
@@ -250,7 +250,7 @@ impl App {
         let Some(loaded) = self.candidate.take() else { return };
         self.release |= loaded.release;
         self.facts.adopted(&loaded);
-        self.loaded = Some(loaded);
+        *self.loaded = Some(loaded);
         self.started = false;
         self.no_bindings();
         self.paces.clear();

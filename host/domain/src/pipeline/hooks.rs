@@ -19,6 +19,26 @@ pub(crate) fn not_synchronised(hook: &str, binding: &str, why: &str) -> String {
     format!("hook '{hook}': binding '{binding}' is not synchronised: {why}")
 }
 
+/// What keeps tasks of hooks from starting.
+struct Busy {
+    /// Hooks that run: never one twice at once.
+    running: BTreeSet<String>,
+    /// Hooks with a synchronization run that has not succeeded: events come after it.
+    synchronising: BTreeSet<String>,
+}
+
+#[cfg(test)]
+thread_local! {
+    /// How often a task was looked at to find out what may start.
+    pub(super) static LOOKS: std::cell::Cell<usize> = const { std::cell::Cell::new(0) };
+}
+
+/// A task is looked at; tests count it.
+fn looked() {
+    #[cfg(test)]
+    LOOKS.with(|looks| looks.set(looks.get() + 1));
+}
+
 impl App {
     pub(super) fn hook_due(&mut self, hook: &str, trigger: Trigger, now: Time) {
         if !self.bindings {
@@ -88,9 +108,14 @@ impl App {
     }
 
     pub(super) fn pump_hooks(&mut self, now: Time, out: &mut Vec<Effect>) {
-        let names: Vec<String> = self.hooks.keys().cloned().collect();
+        let idle = self.hooks.iter().filter(|(_, queue)| queue.is_idle());
+        let names: Vec<String> = idle.map(|(name, _)| name.clone()).collect();
+        if names.is_empty() {
+            return;
+        }
+        let mut busy = self.busy();
         for name in names {
-            while let Some(task) = self.pick_hook(&name, now) {
+            while let Some(task) = self.pick_hook(&name, &busy, now) {
                 // A repetition has waited for its pause already.
                 let repeats = self.hooks.get(&name).and_then(Queue::head).is_some_and(|head| head.failures > 0);
                 if let Some(limit) = self.limit_of(&task).filter(|_| !repeats) {
@@ -103,6 +128,7 @@ impl App {
                         continue;
                     }
                 }
+                busy.running.insert(task.hook.clone());
                 self.start_hook(&name, task, now, out);
                 break;
             }
@@ -110,17 +136,18 @@ impl App {
     }
 
     /// The task of a queue that may start now; it is the head then.
-    fn pick_hook(&mut self, queue: &str, now: Time) -> Option<HookTask> {
-        // The predicate reads the whole application, which the queue is a part of.
-        let free: BTreeSet<(String, &'static str)> = self
-            .hooks
-            .get(queue)?
-            .iter()
-            .filter(|entry| self.is_free(&entry.task))
-            .map(|entry| (entry.task.hook.clone(), entry.task.trigger.as_str()))
-            .collect();
-        let is_free = |task: &HookTask| free.contains(&(task.hook.clone(), task.trigger.as_str()));
-        self.hooks.get_mut(queue)?.pick(now, is_free).map(|head| head.task.clone())
+    fn pick_hook(&mut self, queue: &str, busy: &Busy, now: Time) -> Option<HookTask> {
+        let place = self.hooks.get(queue)?.find(now, |task| self.is_free(task, busy))?;
+        self.hooks.get_mut(queue)?.bring(place).map(|head| head.task.clone())
+    }
+
+    /// What keeps tasks from starting, found in one pass over all of them.
+    fn busy(&self) -> Busy {
+        let heads = self.hooks.values().filter_map(Queue::head).filter(|head| head.running.is_some());
+        let running = heads.map(|head| head.task.hook.clone()).chain(self.running_in_lifecycle.clone());
+        let entries = self.hooks.values().flat_map(Queue::iter).inspect(|_| looked());
+        let synchronising = entries.filter(|entry| matches!(entry.task.trigger, Trigger::Synchronization(_)));
+        Busy { running: running.collect(), synchronising: synchronising.map(|entry| entry.task.hook.clone()).collect() }
     }
 
     fn start_hook(&mut self, queue: &str, task: HookTask, now: Time, out: &mut Vec<Effect>) {
@@ -143,14 +170,10 @@ impl App {
 
     /// Whether a task could start: its hook does not run already, all its snapshots can be trusted, and events come
     /// after the synchronization.
-    fn is_free(&self, task: &HookTask) -> bool {
-        let early = matches!(task.trigger, Trigger::Events(_)) && self.synchronizations(&task.hook).next().is_some();
-        !early && !self.is_running(&task.hook) && self.degraded(&task.hook).is_none()
-    }
-
-    /// Whether a run of a hook is under way; there is never more than one.
-    fn is_running(&self, hook: &str) -> bool {
-        self.running_in_lifecycle.as_deref() == Some(hook) || self.is_running_in_queue(hook)
+    fn is_free(&self, task: &HookTask, busy: &Busy) -> bool {
+        looked();
+        let early = matches!(task.trigger, Trigger::Events(_)) && busy.synchronising.contains(&task.hook);
+        !early && !busy.running.contains(&task.hook) && self.degraded(&task.hook).is_none()
     }
 
     pub(super) fn is_running_in_queue(&self, hook: &str) -> bool {
@@ -160,7 +183,10 @@ impl App {
 
     /// When a hook queue has something to start, if nothing else happens.
     pub(super) fn hooks_wake(&self) -> Option<Time> {
-        self.hooks.values().filter_map(|queue| queue.picks_at(|task| self.is_free(task))).min()
+        let mut idle = self.hooks.values().filter(|queue| queue.is_idle()).peekable();
+        idle.peek()?;
+        let busy = self.busy();
+        idle.filter_map(|queue| queue.picks_at(|task| self.is_free(task, &busy))).min()
     }
 
     /// Whether an operator wants a hook not to run.
@@ -196,6 +222,9 @@ impl App {
 
     /// A binding of a hook whose snapshot cannot be trusted, with the reason.
     pub(super) fn degraded(&self, hook: &str) -> Option<(&str, &str)> {
+        if self.facts.degraded.is_empty() {
+            return None;
+        }
         let first = (hook.to_owned(), String::new());
         let ((known, binding), why) = self.facts.degraded.range(first..).next()?;
         (known == hook).then_some((binding.as_str(), why.as_str()))
@@ -297,7 +326,9 @@ impl App {
             }
             None => {
                 queue.pop();
-                self.facts.failing_hooks.remove(&hook);
+                if self.facts.failing_hooks.contains_key(&hook) {
+                    self.facts.failing_hooks.remove(&hook);
+                }
                 values_changed = matches!(answer, Answer::HookRan { values_changed: true });
             }
         }

@@ -15,7 +15,7 @@ impl App {
     }
 
     fn push_update(&mut self, now: Time) {
-        let Some(desired) = &self.desired else { return };
+        let Some(desired) = self.desired.as_ref() else { return };
         let version = desired.version.clone();
         self.values_loop = 0;
         self.candidate = None;
@@ -119,7 +119,7 @@ impl App {
     }
 
     pub(super) fn begin_removal(&mut self, now: Time, out: &mut Vec<Effect>) {
-        let Some(desired) = &self.desired else { return };
+        let Some(desired) = self.desired.as_ref() else { return };
         let version = desired.version.clone();
         let step = desired.deletion_step.unwrap_or(DeletionStep::BeforeHooks);
         self.removing = true;

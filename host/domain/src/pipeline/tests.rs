@@ -74,6 +74,10 @@ impl World {
                 }
             }
         }
+        if !self.app.is_finished() {
+            let known = self.status.clone().unwrap_or_else(|| App::new(id()).status());
+            assert_eq!(known, self.app.status(), "what users see is written at each change");
+        }
         for queue in self.app.hook_queues().values() {
             assert!(queue.iter().skip(1).all(|entry| entry.running.is_none()), "only the head runs");
         }

@@ -456,6 +456,43 @@ fn values_that_change_now_and_then_are_no_loop() {
 }
 
 #[test]
+fn an_event_costs_as_much_as_there_are_tasks_and_not_its_square() {
+    const HOOKS: usize = 300;
+    let hook = |number: usize| HookDeclaration { name: format!("h{number:03}"), ..HookDeclaration::clone(&hooks()[0]) };
+    let mut world = installed_with((0..HOOKS).map(hook).collect());
+    let looks = |world: &mut World, event: Event| {
+        super::super::hooks::LOOKS.with(|looks| looks.set(0));
+        world.send(event);
+        let _ = world.app.wake();
+        super::super::hooks::LOOKS.with(std::cell::Cell::get)
+    };
+    for number in 0..HOOKS {
+        looks(&mut world, changed(&format!("h{number:03}"), "o"));
+    }
+    // All of them wait for their moment, in one queue.
+    let waiting = looks(&mut world, changed("h000", "another"));
+    assert!((1..=6 * HOOKS).contains(&waiting), "{waiting} looks at {HOOKS} waiting tasks");
+    // Behind one that runs nobody asks.
+    world.now = world.app.wake().expect("they start");
+    world.send(Event::Tick);
+    let running = looks(&mut world, changed("h001", "another"));
+    assert_eq!(running, 0);
+}
+
+#[test]
+fn what_users_see_is_not_made_anew_for_events_that_change_nothing_of_it() {
+    let mut world = installed_with(hooks());
+    super::super::MADE.with(|made| made.set(0));
+    for number in 0..100 {
+        world.send(changed("a", &format!("o{number}")));
+        world.send(Event::Tick);
+    }
+    wait(&mut world);
+    world.settle();
+    assert_eq!(super::super::MADE.with(std::cell::Cell::get), 0);
+}
+
+#[test]
 fn a_removal_is_told_to_a_run_that_was_cancelled_for_less() {
     let mut world = World::new();
     world.send(Event::Observed(desired("1.0.0")));
