@@ -95,6 +95,9 @@ pub struct Dev {
     /// Address of the Kubernetes API for kubectl; port 0 takes a free one.
     #[arg(long, env = "BARBLESS_DEV_LISTEN", default_value = "127.0.0.1:0")]
     pub listen: SocketAddr,
+    /// Address for measurements in the text format of Prometheus: `/metrics` of the host, `/metrics/hooks` of hooks.
+    #[arg(long, env = "BARBLESS_METRICS_LISTEN", value_name = "ADDRESS")]
+    pub metrics_listen: Option<SocketAddr>,
     /// Keep the cluster and the run records in this folder.
     #[arg(long, env = "BARBLESS_DATA_DIR", value_name = "DIR")]
     pub data_dir: Option<PathBuf>,

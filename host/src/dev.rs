@@ -29,6 +29,7 @@ use crate::bundle::{self, Folder};
 use crate::cli::{Dev, Output};
 use crate::driver::instance::Grants;
 use crate::driver::{self, Handle, Instance, Services};
+use crate::metrics::Metrics;
 use crate::notice::{Notice, Notices};
 use crate::report::{Exit, Report};
 use crate::runs::RunLog;
@@ -128,6 +129,17 @@ pub async fn run(args: &Dev) -> Result<Exit, Report> {
     // What the user makes later is the user's, too.
     before.extend(script.change.objects.iter().filter_map(|object| user_object(object, &id)));
     let mut session = start(args, cluster, id, manifest, &script).await?;
+    let _metrics = match args.metrics_listen {
+        Some(listen) => {
+            let serving = session.services.metrics.serve(listen).await;
+            let (address, serving) = serving.map_err(|error| {
+                Report::of("ListenFailed", &error).hint("give another --metrics-listen address, or port 0")
+            })?;
+            ui.heading(&format!("│  measurements: http://{address}/metrics and /metrics/hooks"));
+            Some(serving)
+        }
+        None => None,
+    };
 
     let exit = if args.once {
         let cluster = session.cluster.clone();
@@ -347,7 +359,9 @@ async fn start(
         Some(dir) => format!("dev in {}", dir.canonicalize().unwrap_or_else(|_| dir.clone()).display()),
         None => format!("dev-{}-{}", std::process::id(), driver::now().0),
     };
-    let services = Arc::new(Services { cluster: cluster.clone(), sandbox, runs, notices, owner, platform: facts });
+    let metrics = Metrics::default();
+    let services =
+        Arc::new(Services { cluster: cluster.clone(), sandbox, runs, notices, metrics, owner, platform: facts });
     let instance = Instance::new(id.clone(), Arc::new(Folder::new(&args.package)), grants);
     let handle = driver::start(Arc::clone(&services), instance);
     let observer = tokio::spawn(observe(cluster.clone(), id.clone(), handle.clone()));

@@ -116,6 +116,7 @@ pub fn start(services: Arc<Services>, instance: Instance) -> Handle {
     let (shown, state) = State::new(App::new(instance.id.clone()));
     let (status, statuses) = watch::channel(None);
     let objects = Arc::new(AtomicUsize::new(0));
+    services.metrics.begin(&instance.id.to_string(), shown.clone());
     let context = Arc::new(Context { services, instance, events: events.clone(), objects: Arc::clone(&objects) });
     tokio::spawn(report::write_statuses(Arc::clone(&context), statuses));
     let stop = CancellationToken::new();
@@ -224,6 +225,7 @@ impl Driver {
         }
         self.context.instance.stop();
         let id = self.context.instance.id.to_string();
+        self.context.services.metrics.end(&id);
         if self.state.read(App::is_finished) {
             self.context.services.runs.retire(&id);
         }

@@ -25,6 +25,7 @@ use crate::dev;
 use crate::driver::instance::Grants;
 use crate::driver::trial::{Trial, Tried};
 use crate::driver::{self, Instance, Services};
+use crate::metrics::Metrics;
 use crate::notice::Notices;
 use crate::plan::coloured;
 use crate::report::{Exit, Report, printable};
@@ -181,6 +182,7 @@ impl Bench {
             sandbox: app::sandbox(app::default_cache())?,
             runs: RunLog::in_memory(),
             notices: Notices::default(),
+            metrics: Metrics::default(),
             owner: format!("test-{}", std::process::id()),
             platform: facts,
         });

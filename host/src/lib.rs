@@ -14,6 +14,7 @@ pub mod bundle;
 mod fixtures;
 mod history;
 mod inspect;
+pub mod metrics;
 pub mod notice;
 pub mod plan;
 mod render;

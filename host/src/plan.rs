@@ -26,6 +26,7 @@ use crate::dev;
 use crate::driver::instance::{Bundles, Grants};
 use crate::driver::rehearsal::{Fate, Planned, Rehearsal, RehearsedRun, rehearse};
 use crate::driver::{self, Instance, Seed, Services};
+use crate::metrics::Metrics;
 use crate::notice::{Notice, Notices};
 use crate::report::{Exit, Report};
 use crate::runs::RunLog;
@@ -166,6 +167,7 @@ pub async fn foresee(client: kube::Client, sandbox: Sandbox, wish: &Wish) -> Res
         sandbox,
         runs: RunLog::in_memory(),
         notices,
+        metrics: Metrics::default(),
         owner: format!("plan-{}-{}", std::process::id(), driver::now().0),
         platform: facts,
     });

@@ -10,6 +10,7 @@ mod fixtures;
 mod hooks;
 mod hostile;
 mod life;
+mod metrics;
 mod migration;
 mod plan;
 mod release;

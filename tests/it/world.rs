@@ -93,6 +93,7 @@ impl World {
             sandbox: sandbox(),
             runs,
             notices: Notices::default(),
+            metrics: barbless::metrics::Metrics::default(),
             owner: "tests".to_owned(),
             platform: facts,
         });

@@ -17,6 +17,7 @@ pub mod grant;
 pub mod hook;
 pub mod identity;
 pub mod limits;
+pub mod metrics;
 pub mod operation;
 pub mod pace;
 pub mod package;

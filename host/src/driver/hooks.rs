@@ -468,6 +468,7 @@ fn record(
     };
     let inputs =
         Inputs { input: Arc::clone(input), package: Arc::clone(&package.package), component: component.path.clone() };
+    context.services.metrics.ran(&record);
     let (record, kept) = context.services.runs.add(record, Some(inputs));
     if let Err(error) = kept {
         tracing::warn!(application = %context.instance.id, error = crate::report::chain(&error), "a run record is lost");

@@ -28,6 +28,7 @@ use super::health::Monitor;
 use super::jq::Filters;
 use super::release::Planned;
 use super::seed::Seed;
+use crate::metrics::Metrics;
 use crate::notice::Notices;
 use crate::runs::RunLog;
 
@@ -41,6 +42,8 @@ pub struct Services {
     pub runs: RunLog,
     /// What happens, for people.
     pub notices: Notices,
+    /// What is measured.
+    pub metrics: Metrics,
     /// Name of this process, unique: it owns the releases that it applies.
     pub owner: String,
     /// Versions and modules of the platform.

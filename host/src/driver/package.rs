@@ -152,6 +152,8 @@ pub(super) fn adopt(context: &Context) -> Result<(), Failure> {
     };
     // A deletion that goes on in another process has no step that checks settings, and its hooks need them all the
     // same. Settings that the schema refuses are as good as none.
+    let hooks = candidate.hooks.iter().map(|hook| hook.name().to_owned()).collect();
+    context.services.metrics.keep_hooks(&context.instance.id.to_string(), &hooks);
     let values = |settings: Value| values_of(&candidate, settings, Patches::default(), None).ok();
     data.values = values(data.wanted.clone()).or_else(|| values(Value::Null));
     data.applied = None;
