@@ -17,6 +17,7 @@ use futures::future::BoxFuture;
 use tokio::sync::{mpsc, watch};
 use tokio_util::sync::CancellationToken;
 
+use crate::metrics::Registration;
 use crate::notice::Notice;
 
 mod bindings;
@@ -116,7 +117,7 @@ pub fn start(services: Arc<Services>, instance: Instance) -> Handle {
     let (shown, state) = State::new(App::new(instance.id.clone()));
     let (status, statuses) = watch::channel(None);
     let objects = Arc::new(AtomicUsize::new(0));
-    services.metrics.begin(&instance.id.to_string(), shown.clone());
+    let exported = services.metrics.begin(&instance.id.to_string(), shown.clone());
     let context = Arc::new(Context { services, instance, events: events.clone(), objects: Arc::clone(&objects) });
     tokio::spawn(report::write_statuses(Arc::clone(&context), statuses));
     let stop = CancellationToken::new();
@@ -128,6 +129,7 @@ pub fn start(services: Arc<Services>, instance: Instance) -> Handle {
         flying: BTreeMap::new(),
         stop: stop.clone(),
         clock: LoopClock::start(),
+        _exported: exported,
     };
     tokio::spawn(driver.run());
     Handle { events, state: shown, objects, stop }
@@ -155,6 +157,8 @@ struct Driver {
     flying: BTreeMap<Ticket, Stop>,
     stop: CancellationToken,
     clock: LoopClock,
+    /// Its measurements, as long as the loop goes on.
+    _exported: Registration,
 }
 
 /// Stops one effect, and says why.
@@ -224,10 +228,8 @@ impl Driver {
             stop.now(None);
         }
         self.context.instance.stop();
-        let id = self.context.instance.id.to_string();
-        self.context.services.metrics.end(&id);
         if self.state.read(App::is_finished) {
-            self.context.services.runs.retire(&id);
+            self.context.services.runs.retire(&self.context.instance.id.to_string());
         }
     }
 

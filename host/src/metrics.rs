@@ -6,6 +6,7 @@
 use std::collections::{BTreeMap, BTreeSet};
 use std::fmt;
 use std::net::SocketAddr;
+use std::sync::atomic::{AtomicU64, Ordering};
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 
 use axum::Router;
@@ -35,7 +36,9 @@ pub struct Metrics(Arc<Inner>);
 #[derive(Debug, Default)]
 struct Inner {
     measured: Mutex<Measured>,
-    applications: Mutex<BTreeMap<String, State>>,
+    /// States, each with the number of its registration.
+    applications: Mutex<BTreeMap<String, (u64, State)>>,
+    registrations: AtomicU64,
 }
 
 /// Whole whatever happens while a lock is held: the maps are changed by calls that do not panic half-way.
@@ -44,9 +47,12 @@ fn locked<T>(mutex: &Mutex<T>) -> MutexGuard<'_, T> {
 }
 
 impl Metrics {
-    /// Takes what a run says of itself, and what its hook measured.
+    /// Takes what a run says of itself, and what its hook measured. A run that ends after its application leaves nothing.
     pub(crate) fn ran(&self, record: &RunRecord) {
-        locked(&self.0.measured).ran(record);
+        let applications = locked(&self.0.applications);
+        if applications.contains_key(&record.application) {
+            locked(&self.0.measured).ran(record);
+        }
     }
 
     /// A package with these hooks came into force.
@@ -54,15 +60,11 @@ impl Metrics {
         locked(&self.0.measured).keep_hooks(application, hooks);
     }
 
-    /// An application begins.
-    pub(crate) fn begin(&self, application: &str, state: State) {
-        locked(&self.0.applications).insert(application.to_owned(), state);
-    }
-
-    /// An application has ended here.
-    pub(crate) fn end(&self, application: &str) {
-        locked(&self.0.applications).remove(application);
-        locked(&self.0.measured).forget(application);
+    /// An application begins. It is there until the registration is dropped, or another one has taken its place.
+    pub(crate) fn begin(&self, application: &str, state: State) -> Registration {
+        let number = self.0.registrations.fetch_add(1, Ordering::Relaxed);
+        locked(&self.0.applications).insert(application.to_owned(), (number, state));
+        Registration { metrics: self.clone(), application: application.to_owned(), number }
     }
 
     /// What the host measures, in the text format of Prometheus.
@@ -98,6 +100,24 @@ impl Metrics {
             }
         });
         Ok((address, AbortOnDropHandle::new(serving)))
+    }
+}
+
+/// An application whose measurements are exported. With it go its series.
+#[derive(Debug)]
+pub(crate) struct Registration {
+    metrics: Metrics,
+    application: String,
+    number: u64,
+}
+
+impl Drop for Registration {
+    fn drop(&mut self) {
+        let mut applications = locked(&self.metrics.0.applications);
+        if applications.get(&self.application).is_some_and(|(number, _)| *number == self.number) {
+            applications.remove(&self.application);
+            locked(&self.metrics.0.measured).forget(&self.application);
+        }
     }
 }
 
@@ -165,7 +185,7 @@ impl Collector for HostPage {
             }
         }
         let applications: Vec<(String, State)> =
-            locked(&self.0.0.applications).iter().map(|(name, state)| (name.clone(), state.clone())).collect();
+            locked(&self.0.0.applications).iter().map(|(name, (_, state))| (name.clone(), state.clone())).collect();
         if applications.is_empty() {
             return Ok(());
         }

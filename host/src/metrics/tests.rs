@@ -9,6 +9,14 @@ use tokio::io::{AsyncReadExt as _, AsyncWriteExt as _};
 
 use super::*;
 
+/// A process in which the application is registered.
+fn registered() -> (Metrics, Registration) {
+    let metrics = Metrics::default();
+    let (state, _changes) = State::new(App::new(ApplicationId::new("demo", "shop").unwrap()));
+    let registration = metrics.begin("demo.shop", state);
+    (metrics, registration)
+}
+
 fn record(hook: &str, end: RunEnd, metrics: Vec<Measurement>) -> RunRecord {
     let instance = Instance {
         name: "shop".into(),
@@ -50,7 +58,7 @@ fn measured(name: &str, kind: MetricKind, value: f64, labels: &[(&str, &str)]) -
 
 #[test]
 fn what_hooks_measure_is_in_the_format_of_prometheus() {
-    let metrics = Metrics::default();
+    let (metrics, registration) = registered();
     metrics.ran(&record(
         "sync",
         RunEnd::Ok,
@@ -78,16 +86,13 @@ fn what_hooks_measure_is_in_the_format_of_prometheus() {
     ] {
         assert!(text.lines().any(|found| found == line), "{line}\n{text}");
     }
-    metrics.end("demo.shop");
+    drop(registration);
     assert_eq!(metrics.hooks_text().unwrap().trim(), "");
 }
 
 #[test]
 fn the_host_tells_of_runs_and_of_queues() {
-    let metrics = Metrics::default();
-    let app = App::new(ApplicationId::new("demo", "shop").unwrap());
-    let (state, _changes) = State::new(app);
-    metrics.begin("demo.shop", state);
+    let (metrics, registration) = registered();
     metrics.ran(&record("sync", RunEnd::Ok, Vec::new()));
     metrics.ran(&record("sync", RunEnd::Ok, Vec::new()));
     metrics.ran(&record(
@@ -114,13 +119,18 @@ fn the_host_tells_of_runs_and_of_queues() {
     metrics.keep_hooks("demo.shop", &BTreeSet::from(["sync".to_owned()]));
     let text = metrics.host_text().unwrap();
     assert!(!text.contains("hook=\"old\"") && text.contains(sync), "{text}");
-    metrics.end("demo.shop");
+    // Another loop of the same application took its place: its end is the end of nothing.
+    let (state, _changes) = State::new(App::new(ApplicationId::new("demo", "shop").unwrap()));
+    let successor = metrics.begin("demo.shop", state);
+    drop(registration);
+    assert!(metrics.host_text().unwrap().contains(sync));
+    drop(successor);
     assert!(!metrics.host_text().unwrap().contains("demo.shop"));
 }
 
 #[test]
 fn operations_are_counted_by_what_became_of_them() {
-    let metrics = Metrics::default();
+    let (metrics, _registration) = registered();
     let mut record = record("sync", RunEnd::Ok, Vec::new());
     let operation = Operation {
         target: ObjectRef {
@@ -146,7 +156,7 @@ fn operations_are_counted_by_what_became_of_them() {
 
 #[tokio::test]
 async fn both_pages_are_served() {
-    let metrics = Metrics::default();
+    let (metrics, _registration) = registered();
     metrics.ran(&record("sync", RunEnd::Ok, vec![measured("pods", MetricKind::Gauge, 1.0, &[])]));
     let (address, _serving) = metrics.serve("127.0.0.1:0".parse().unwrap()).await.unwrap();
     for (path, expected) in
@@ -160,4 +170,12 @@ async fn both_pages_are_served() {
         assert!(answer.contains(expected), "{path}: {answer}");
         assert!(path == "/" || answer.contains("content-type: text/plain; version=0.0.4"), "{answer}");
     }
+}
+
+#[test]
+fn a_run_that_ends_after_its_application_leaves_nothing() {
+    let (metrics, registration) = registered();
+    drop(registration);
+    metrics.ran(&record("sync", RunEnd::Ok, vec![measured("pods", MetricKind::Gauge, 1.0, &[])]));
+    assert_eq!((metrics.host_text().unwrap().trim(), metrics.hooks_text().unwrap().trim()), ("", ""));
 }
