@@ -76,7 +76,7 @@ fn what_hooks_measure_is_in_the_format_of_prometheus() {
         "# TYPE hook_web_shop_pods gauge",
         "hook_web_shop_pods{application=\"demo.shop\",hook=\"sync\"} 2.5",
         "# TYPE hook_web_shop_seen_total counter",
-        "hook_web_shop_seen_total{application=\"demo.shop\",hook=\"sync\",node=\"a\\\"b\\n\"} 3",
+        "hook_web_shop_seen_total{application=\"demo.shop\",hook=\"sync\",node=\"a\\\"b\\n\"} 3.0",
         "# TYPE hook_web_shop_wait_seconds histogram",
         "hook_web_shop_wait_seconds_bucket{application=\"demo.shop\",hook=\"sync\",le=\"0.25\"} 0",
         "hook_web_shop_wait_seconds_bucket{application=\"demo.shop\",hook=\"sync\",le=\"0.5\"} 1",
@@ -103,14 +103,14 @@ fn the_host_tells_of_runs_and_of_queues() {
     let text = metrics.host_text().unwrap();
     let sync = "application=\"demo.shop\",hook=\"sync\"";
     for line in [
-        format!("barbless_hook_runs_total{{{sync},trigger=\"beforeHelm\",result=\"success\"}} 2"),
-        "barbless_hook_runs_total{application=\"demo.shop\",hook=\"old\",trigger=\"beforeHelm\",result=\"trap\"} 1"
+        format!("barbless_hook_runs_total{{{sync},trigger=\"beforeHelm\",result=\"success\"}} 2.0"),
+        "barbless_hook_runs_total{application=\"demo.shop\",hook=\"old\",trigger=\"beforeHelm\",result=\"trap\"} 1.0"
             .into(),
         format!("barbless_hook_run_seconds_bucket{{{sync},le=\"0.01\"}} 0"),
         format!("barbless_hook_run_seconds_bucket{{{sync},le=\"0.05\"}} 2"),
         format!("barbless_hook_cpu_seconds_total{{{sync}}} 0.003"),
-        format!("barbless_hook_memory_peak_bytes{{{sync}}} 65536"),
-        "barbless_queue_length{application=\"demo.shop\",queue=\"demo.shop\"} 0".into(),
+        format!("barbless_hook_memory_peak_bytes{{{sync}}} 65536.0"),
+        "barbless_queue_length{application=\"demo.shop\",queue=\"demo.shop\"} 0.0".into(),
     ] {
         assert!(text.lines().any(|found| found == line), "{line}\n{text}");
     }
