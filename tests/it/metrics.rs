@@ -10,6 +10,7 @@ use crate::world::{World, root};
 #[tokio::test(flavor = "multi_thread")]
 async fn what_hooks_measure_is_exported_as_long_as_the_application_is_there() {
     let world = World::new().await;
+    world.kubernetes("1.37.0");
     let app = world.install("miniflux", bundle::read(&root().join("examples/miniflux")).unwrap(), json!({})).await;
     world.cluster.patch_application(&app.id, &json!({"packageVersion": "0.1.0"})).await.unwrap();
     app.ready().await;
