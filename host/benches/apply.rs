@@ -16,6 +16,8 @@ mod load;
 mod site;
 #[path = "../../tests/it/release/tap.rs"]
 mod tap;
+#[path = "../../tests/it/target.rs"]
+mod target;
 
 use std::collections::BTreeMap;
 use std::time::{Duration, Instant};

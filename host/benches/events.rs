@@ -8,6 +8,8 @@
 #![allow(clippy::print_stdout, clippy::print_stderr, reason = "a benchmark talks to people")]
 #![allow(dead_code, reason = "the module is that of the tests, and not all of it is needed here")]
 
+#[path = "../../tests/it/target.rs"]
+mod target;
 #[path = "../../tests/it/world.rs"]
 mod world;
 

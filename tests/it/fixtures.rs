@@ -149,7 +149,7 @@ async fn a_run_becomes_a_case_that_passes() {
             "metadata": {"name": "news", "labels": {"miniflux.example.com/feeds": "true"}},
             "data": {"one": "https://feeds.example.com/1.xml", "other": "no \"address\": \n# x\n"},
         });
-        world.cluster.apply_object("a-user", "default", &map).await.unwrap();
+        world.cluster.apply_object("a-user", world.namespace(), &map).await.unwrap();
         let app = example(&world, "miniflux", json!({})).await;
         beat(&app).await;
         let records = app.records();

@@ -134,12 +134,12 @@ async fn a_run_that_was_stopped_leaves_a_record_that_says_why() {
     assert!(app.handle.wait_for(|_| false).await.is_none(), "its loop ends");
     // The records of an application that is gone stay until those of enough others came after.
     for number in 0..17 {
-        let (_, kept) = world
-            .services
-            .runs
-            .add(RunRecord { application: format!("default.a{number}"), ..RunRecord::clone(record) }, None);
+        let (_, kept) = world.services.runs.add(
+            RunRecord { application: format!("{}.a{number}", world.namespace()), ..RunRecord::clone(record) },
+            None,
+        );
         kept.unwrap();
-        world.services.runs.retire(&format!("default.a{number}"));
+        world.services.runs.retire(&format!("{}.a{number}", world.namespace()));
     }
     assert_eq!(app.records().len(), 0);
 }

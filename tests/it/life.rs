@@ -115,7 +115,7 @@ async fn what_somebody_else_owns_is_not_taken() {
     let world = World::new().await;
     let mine =
         json!({"apiVersion": "v1", "kind": "ConfigMap", "metadata": {"name": "takes-config"}, "data": {"mine": "yes"}});
-    world.cluster.apply_object("a-user", "default", &mine).await.unwrap();
+    world.cluster.apply_object("a-user", world.namespace(), &mine).await.unwrap();
     let app = world.install("takes", package("takes"), nothing()).await;
     let failure = app.failure().await;
     assert!(failure.message.contains("takes-config"), "{failure:?}");

@@ -16,4 +16,6 @@ mod plan;
 mod release;
 mod restart;
 mod runs;
+mod target;
+mod targets;
 mod world;

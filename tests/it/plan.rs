@@ -32,10 +32,10 @@ impl Bundles for One {
     }
 }
 
-fn wish(name: &str, source: &PackageSource, settings: Value) -> Wish {
+fn wish(world: &World, name: &str, source: &PackageSource, settings: Value) -> Wish {
     let package = Package::load(source.clone()).unwrap();
     Wish {
-        id: ApplicationId::new("default", name).unwrap(),
+        id: ApplicationId::new(world.namespace(), name).unwrap(),
         package: package.manifest.name.clone(),
         version: package.manifest.version.to_string(),
         bundles: Arc::new(One(source.clone())),
@@ -54,11 +54,11 @@ fn wish(name: &str, source: &PackageSource, settings: Value) -> Wish {
 /// Makes a plan, and proves that nothing was written for it.
 async fn plan(world: &World, wish: &Wish) -> Document {
     world.quiet().await;
-    world.devcluster().clear_journal();
+    world.api.clear_journal();
     let client = world.cluster.client().clone();
     let document = foresee(client, world.services.sandbox.clone(), wish).await.unwrap();
-    assert_eq!(world.devcluster().writes(), [], "a plan only reads and asks what would be");
-    assert!(!world.devcluster().journal().is_empty());
+    assert_eq!(world.api.writes(), [], "a plan only reads and asks what would be");
+    assert!(!world.api.journal().is_empty());
     document
 }
 
@@ -76,7 +76,7 @@ fn changes(document: &Document) -> Vec<(String, Change)> {
 async fn a_plan_for_nothing_installs_everything_and_one_after_that_changes_nothing() {
     let world = World::new().await;
     let source = configured();
-    let document = plan(&world, &wish("plain", &source, nothing())).await;
+    let document = plan(&world, &wish(&world, "plain", &source, nothing())).await;
     assert_eq!(changes(&document), [("plain-config".to_owned(), Change::Create)]);
     assert_eq!((document.exit(), document.action.as_str()), (Exit::Difference, "install"));
     assert_eq!((document.revision.from, document.revision.to), (None, Some(1)));
@@ -86,7 +86,7 @@ async fn a_plan_for_nothing_installs_everything_and_one_after_that_changes_nothi
     let app = world.install("plain", source.clone(), nothing()).await;
     app.ready().await;
     app.handle.stop();
-    let document = plan(&world, &wish("plain", &source, nothing())).await;
+    let document = plan(&world, &wish(&world, "plain", &source, nothing())).await;
     assert_eq!(changes(&document), [("plain-config".to_owned(), Change::Unchanged)]);
     assert_eq!((document.exit(), document.action.as_str()), (Exit::Ok, "none"));
     assert_eq!(document.summary.words(), "plan: 0 to create, 0 to change, 1 unchanged; 0 hooks");
@@ -99,7 +99,7 @@ async fn a_changed_setting_shows_just_what_it_changes() {
     let app = world.install("plain", source.clone(), nothing()).await;
     app.ready().await;
     app.handle.stop();
-    let document = plan(&world, &wish("plain", &source, json!({"replicas": 3}))).await;
+    let document = plan(&world, &wish(&world, "plain", &source, json!({"replicas": 3}))).await;
     assert_eq!(document.exit(), Exit::Difference);
     assert_eq!((document.revision.from, document.revision.to), (Some(1), Some(2)));
     let changed = |lines: &[String]| -> Vec<String> {
@@ -107,7 +107,7 @@ async fn a_changed_setting_shows_just_what_it_changes() {
     };
     assert_eq!(changed(&document.settings.lines), ["-replicas: 1", "+replicas: 3"]);
     assert_eq!(changed(&document.objects[0].difference.lines), ["-  replicas: \"1\"", "+  replicas: \"3\""]);
-    let again = plan(&world, &wish("plain", &source, json!({"replicas": 3}))).await;
+    let again = plan(&world, &wish(&world, "plain", &source, json!({"replicas": 3}))).await;
     assert_eq!(
         serde_json::to_string(&document).unwrap(),
         serde_json::to_string(&again).unwrap(),
@@ -122,7 +122,7 @@ async fn a_dropped_object_is_deleted_and_somebody_elses_field_is_a_conflict() {
     let app = world.install("plain", configured().with("templates/second.yaml", second), nothing()).await;
     app.ready().await;
     app.handle.stop();
-    let document = plan(&world, &wish("plain", &configured(), nothing())).await;
+    let document = plan(&world, &wish(&world, "plain", &configured(), nothing())).await;
     let expected = [("plain-config".to_owned(), Change::Unchanged), ("plain-second".to_owned(), Change::Delete)];
     assert_eq!(changes(&document), expected);
     assert!(document.steps.iter().any(|step| step.words == "delete ConfigMap/plain-second"), "{:?}", document.steps);
@@ -130,13 +130,13 @@ async fn a_dropped_object_is_deleted_and_somebody_elses_field_is_a_conflict() {
     let kind = kube::core::GroupVersionKind::gvk("", "v1", "ConfigMap");
     let maps: kube::Api<kube::core::DynamicObject> = kube::Api::namespaced_with(
         world.cluster.client().clone(),
-        "default",
+        world.namespace(),
         &kube::core::ApiResource::from_gvk(&kind),
     );
     let patch = kube::api::Patch::Merge(json!({"data": {"replicas": "7"}}));
     let params = kube::api::PatchParams { field_manager: Some("a-user".to_owned()), ..Default::default() };
     maps.patch("plain-config", &params, &patch).await.unwrap();
-    let document = plan(&world, &wish("plain", &configured(), json!({"replicas": 3}))).await;
+    let document = plan(&world, &wish(&world, "plain", &configured(), json!({"replicas": 3}))).await;
     assert_eq!(document.objects[0].change, Change::Conflict);
     let field = &document.objects[0].fields[0];
     assert_eq!((field.field.as_str(), field.manager.as_str(), field.settlement), (".data.replicas", "a-user", "open"));
@@ -144,7 +144,7 @@ async fn a_dropped_object_is_deleted_and_somebody_elses_field_is_a_conflict() {
 
     let rules = json!([{"object": "ConfigMap/plain-config", "field": ".data", "do": "take"}]);
     let rules = barbless_domain::release::conflict::rules(&rules).unwrap();
-    let document = plan(&world, &Wish { rules, ..wish("plain", &configured(), json!({"replicas": 3})) }).await;
+    let document = plan(&world, &Wish { rules, ..wish(&world, "plain", &configured(), json!({"replicas": 3})) }).await;
     assert_eq!((document.objects[0].change, document.exit()), (Change::Change, Exit::Difference));
     assert_eq!(document.objects[0].fields[0].settlement, "taken");
 }
@@ -156,14 +156,14 @@ async fn no_secret_is_in_a_plan_and_a_running_release_needs_nothing() {
     let source = bundle::read(&root().join("examples/miniflux")).unwrap();
     let settings = json!({"adminName": "reader"});
     // The password that this plan makes is in the values, in a Secret of a hook and in one of the release.
-    let shown = plan(&world, &Wish { show_secrets: true, ..wish("miniflux", &source, settings.clone()) }).await;
+    let shown = plan(&world, &Wish { show_secrets: true, ..wish(&world, "miniflux", &source, settings.clone()) }).await;
     let shown = serde_json::to_value(&shown).unwrap();
     let values = shown.pointer("/hooks").unwrap().to_string();
     let secret =
         |rest: &str| rest.trim_start_matches(['\\', '"']).split(['\\', '"']).next().unwrap_or_default().to_owned();
     let made: Vec<String> = values.split("database: ").skip(1).map(secret).collect();
     assert!(made.len() >= 2 && made.iter().all(|secret| secret.len() >= 20), "{made:?}");
-    let hidden = plan(&world, &wish("miniflux", &source, settings.clone())).await;
+    let hidden = plan(&world, &wish(&world, "miniflux", &source, settings.clone())).await;
     let text = serde_json::to_string(&hidden).unwrap();
     assert!(made.iter().all(|secret| !text.contains(secret.as_str())), "{text}");
     assert!(text.contains("(redacted)"), "{text}");
@@ -178,10 +178,10 @@ async fn no_secret_is_in_a_plan_and_a_running_release_needs_nothing() {
     world.cluster.patch_application(&app.id, &json!({"packageVersion": "0.1.0"})).await.unwrap();
     app.ready().await;
     app.handle.stop();
-    let document = plan(&world, &wish("miniflux", &source, settings.clone())).await;
+    let document = plan(&world, &wish(&world, "miniflux", &source, settings.clone())).await;
     assert_eq!((document.exit(), &document.problems), (Exit::Ok, &vec![]), "{:#}", json!(document));
 
-    let changed = plan(&world, &wish("miniflux", &source, json!({"adminName": "writer"}))).await;
+    let changed = plan(&world, &wish(&world, "miniflux", &source, json!({"adminName": "writer"}))).await;
     assert_eq!(changed.exit(), Exit::Difference);
     let secret = app.object("v1", "Secret", "d8a-miniflux-env").await.unwrap();
     let text = serde_json::to_string(&changed).unwrap();
@@ -197,7 +197,7 @@ async fn what_is_not_granted_is_told_and_the_rest_is_foreseen() {
     let mut permissions = Package::load(source.clone()).unwrap().manifest.permissions.clone();
     permissions.retain(|permission| !permission.names.iter().flatten().any(|name| name == "d8a-*-credentials"));
     let grants = Grants::Fixed(Grant::with(permissions));
-    let document = plan(&world, &Wish { grants, ..wish("miniflux", &source, nothing()) }).await;
+    let document = plan(&world, &Wish { grants, ..wish(&world, "miniflux", &source, nothing()) }).await;
     let hook = document.hooks.iter().find(|hook| hook.hook == "credentials").unwrap();
     let denied = hook.operations[0].denied.as_ref().unwrap();
     assert_eq!(denied.reason, "NotGranted");
@@ -210,7 +210,7 @@ async fn what_is_not_granted_is_told_and_the_rest_is_foreseen() {
 async fn bad_settings_are_an_error_as_they_are_for_the_host() {
     let world = World::new().await;
     let client = world.cluster.client().clone();
-    let wish = wish("plain", &configured(), json!({"replicas": 0}));
+    let wish = wish(&world, "plain", &configured(), json!({"replicas": 0}));
     let report = foresee(client, world.services.sandbox.clone(), &wish).await.unwrap_err();
     assert_eq!(report.exit, Exit::Failed);
     assert!(report.message.contains("replicas: the value is less than"), "{report}");
@@ -233,12 +233,16 @@ fn text(bytes: &[u8]) -> String {
 #[tokio::test(flavor = "multi_thread")]
 async fn a_release_of_helm_is_told_before_anything_is_planned() {
     let world = World::new().await;
-    world.cluster.apply_object("helm", "default", &crate::release::helm_secret(3, "deployed", &[]).0).await.unwrap();
+    world
+        .cluster
+        .apply_object("helm", world.namespace(), &crate::release::helm_secret(world.namespace(), 3, "deployed", &[]).0)
+        .await
+        .unwrap();
     let client = world.cluster.client().clone();
-    let own = wish("r", &configured(), json!({}));
+    let own = wish(&world, "r", &configured(), json!({}));
     let refused = foresee(client, world.services.sandbox.clone(), &own).await.unwrap_err();
     assert_eq!(refused.code, "ReleaseOfHelm");
-    let taking = Wish { take_over: true, ..wish("r", &configured(), json!({})) };
+    let taking = Wish { take_over: true, ..wish(&world, "r", &configured(), json!({})) };
     assert_eq!(plan(&world, &taking).await.problems.len(), 0);
 }
 

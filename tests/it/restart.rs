@@ -105,7 +105,7 @@ async fn no_change_is_lost_while_the_bindings_of_an_application_begin() {
     const FEEDS: usize = 60;
     let world = World::new().await;
     let writer = {
-        let cluster = world.cluster.clone();
+        let (cluster, namespace) = (world.cluster.clone(), world.namespace().to_owned());
         tokio::spawn(async move {
             for number in 0..FEEDS {
                 let map = json!({
@@ -113,7 +113,7 @@ async fn no_change_is_lost_while_the_bindings_of_an_application_begin() {
                     "metadata": {"name": format!("user-{number}"), "labels": {"miniflux.example.com/feeds": "true"}},
                     "data": {"feed": format!("https://feeds.example.com/{number}.xml")},
                 });
-                cluster.apply_object("a-user", "default", &map).await.unwrap();
+                cluster.apply_object("a-user", &namespace, &map).await.unwrap();
                 tokio::time::sleep(Duration::from_millis(25)).await;
             }
         })

@@ -58,7 +58,7 @@ async fn filled(data: &Path) {
             "metadata": {"name": format!("large-{number}"), "labels": {"miniflux.example.com/feeds": "true"}},
             "data": {"large": "x".repeat(800_000), "feed": format!("https://feeds.example.com/{number}.xml")},
         });
-        world.cluster.apply_object("a-user", "default", &map).await.unwrap();
+        world.cluster.apply_object("a-user", world.namespace(), &map).await.unwrap();
     }
     let app = example(&world, "miniflux", json!({})).await;
     beat(&app).await;

@@ -1,4 +1,5 @@
-//! An application in one process: the real loop, the real sandbox, a Kubernetes API behind a real client.
+//! An application in one process: the real loop, the real sandbox, a Kubernetes API behind a real client. Which API it is
+//! says [`crate::target`].
 
 use std::path::{Path, PathBuf};
 use std::sync::{Arc, Mutex};
@@ -9,7 +10,7 @@ use barbless::driver::{self, Handle, Instance, Services};
 use barbless::notice::Notices;
 use barbless::runs::RunLog;
 use barbless_cluster::{ApplicationEvent, Cluster};
-use barbless_devcluster::{Config, DevCluster};
+use barbless_devcluster::Config;
 use barbless_domain::event::{Event, Failure};
 use barbless_domain::identity::{ApplicationId, Gvk, ObjectRef};
 use barbless_domain::package::PackageSource;
@@ -21,6 +22,8 @@ use futures::StreamExt as _;
 use futures::future::BoxFuture;
 use serde_json::{Value, json};
 use tokio::sync::watch;
+
+use crate::target::Target;
 
 /// Long enough for a busy machine; nothing waits for it unless something is wrong.
 const PATIENCE: Duration = Duration::from_secs(60);
@@ -67,7 +70,8 @@ impl Bundles for Shelf {
 pub(crate) struct World {
     pub(crate) cluster: Cluster,
     pub(crate) services: Arc<Services>,
-    pub(crate) devcluster: DevCluster,
+    /// The API behind the cluster.
+    pub(crate) api: Target,
     platform: Arc<watch::Sender<Platform>>,
 }
 
@@ -84,8 +88,8 @@ impl World {
 
     /// With records that are kept in a folder, or wherever else.
     pub(crate) async fn with_runs(runs: RunLog) -> Self {
-        let devcluster = DevCluster::start(Config::default()).await.unwrap();
-        let cluster = Cluster::new(barbless::app::client_of(&devcluster));
+        let api = Target::start(Config::default()).await;
+        let cluster = Cluster::new(api.client());
         cluster.establish_crds().await.unwrap();
         let (platform, facts) = watch::channel(Platform::default());
         let services = Arc::new(Services {
@@ -97,20 +101,20 @@ impl World {
             owner: "tests".to_owned(),
             platform: facts,
         });
-        Self { cluster, services, devcluster, platform: Arc::new(platform) }
+        Self { cluster, services, api, platform: Arc::new(platform) }
     }
 
-    /// The API behind the cluster.
-    pub(crate) fn devcluster(&self) -> &DevCluster {
-        &self.devcluster
+    /// The namespace of all applications.
+    pub(crate) fn namespace(&self) -> &str {
+        self.api.namespace()
     }
 
     /// Waits until nobody asks the API for anything any more: an application that is at rest, or was told to stop, may
     /// still be writing its status.
     pub(crate) async fn quiet(&self) {
         let mut requests = u64::MAX;
-        while requests != self.devcluster.request_count() {
-            requests = self.devcluster.request_count();
+        while requests != self.api.request_count() {
+            requests = self.api.request_count();
             tokio::time::sleep(Duration::from_millis(300)).await;
         }
     }
@@ -133,7 +137,7 @@ impl World {
         settings: Value,
         grants: Grants,
     ) -> Running {
-        let id = ApplicationId::new("default", name).unwrap();
+        let id = ApplicationId::new(self.namespace(), name).unwrap();
         let shelf = Arc::new(Shelf(Mutex::new(source)));
         let running = self.begin(&id, &shelf, grants);
         self.cluster.create_application(&id, "a-package", "1.0.0", &settings).await.unwrap();

@@ -17,14 +17,7 @@ mod sets;
 mod storage;
 mod work;
 
-use std::{
-    collections::HashMap,
-    sync::{
-        Arc,
-        atomic::{AtomicU32, Ordering},
-    },
-    time::Duration,
-};
+use std::{collections::HashMap, sync::Arc, time::Duration};
 
 use parking_lot::Mutex;
 use serde_json::{Value, json};
@@ -38,6 +31,8 @@ use crate::{
     status::ApiError,
     store::{Change, Stored},
 };
+pub use behaviour::Surroundings;
+pub use pods::{Kubelet, Step, Written};
 use work::{Item, Queue, Role};
 
 /// The name under which controllers own fields.
@@ -83,22 +78,22 @@ fn ensure(registry: &Registry, api_version: &str, kind: &str, namespace: &str, o
 
 /// How fast things happen.
 #[derive(Debug, Clone, Copy)]
-pub(crate) struct Pace {
-    pub(crate) ready_delay: Duration,
-    pub(crate) second: Duration,
+pub struct Pace {
+    /// How long a Pod takes from being created to being ready, and between the small steps of a container that fails.
+    pub ready_delay: Duration,
+    /// How long a second lasts where one is counted.
+    pub second: Duration,
 }
 
 /// Starts the controllers; they end with the token.
 pub(crate) fn start(registry: &Arc<Registry>, workloads: bool, pace: Pace, stopping: &CancellationToken) {
     let context = Context {
         registry: Arc::clone(registry),
-        ready_delay: pace.ready_delay,
         second: pace.second,
-        pods: Mutex::default(),
-        clocks: Mutex::default(),
+        clocks: Clocks::default(),
         losses: Mutex::new(jobs::Losses::since(registry.store.revision())),
         // Revisions jump at a restart, so addresses given before are not given again soon.
-        next_address: AtomicU32::new(u32::try_from(registry.store.revision() % 60_000).unwrap_or_default()),
+        kubelet: Kubelet::new(pace, u32::try_from(registry.store.revision() % 60_000).unwrap_or_default()),
     };
     let controllers = Controllers { context, workloads, queue: Queue::default(), cursor: registry.store.revision() };
     let stopping = stopping.clone();
@@ -111,15 +106,11 @@ pub(crate) fn start(registry: &Arc<Registry>, workloads: bool, pace: Pace, stopp
 /// What every controller needs.
 struct Context {
     registry: Arc<Registry>,
-    ready_delay: Duration,
     /// How long a second of a deadline is.
     second: Duration,
-    /// Where Pods (by uid) stand. An entry goes with its Pod.
-    pods: Mutex<HashMap<String, pods::Progress>>,
-    /// When something began that a deadline counts from, by uid and by what it is. An entry goes with its object.
-    clocks: Mutex<HashMap<String, HashMap<&'static str, Instant>>>,
+    clocks: Clocks,
     losses: Mutex<jobs::Losses>,
-    next_address: AtomicU32,
+    kubelet: Kubelet,
 }
 
 /// What an item wants next.
@@ -215,7 +206,7 @@ impl Controllers {
 
     fn enqueue(&mut self, change: &Change) {
         if change.deleted {
-            self.context.drop_clocks(change.new.uid());
+            self.context.clocks.drop(change.new.uid());
         }
         garbage::enqueue(&self.context, change, &mut self.queue);
         garbage::enqueue_expiry(change, &mut self.queue);
@@ -334,38 +325,7 @@ impl Context {
 
     /// Seconds of a deadline, as long as they are in this cluster.
     fn seconds(&self, number: impl TryInto<u32>) -> Duration {
-        // A bound, so that adding it to the clock cannot overflow.
-        self.second.saturating_mul(number.try_into().unwrap_or(u32::MAX)).min(Duration::from_secs(10 * 365 * 24 * 3600))
-    }
-
-    /// When something about an object began. The status says it in whole seconds only, so the first look is remembered;
-    /// what began before this process is taken from the status.
-    fn began(&self, uid: &str, what: &'static str, status_says: &str) -> Instant {
-        let age = || {
-            let since = status_says.parse::<jiff::Timestamp>().ok()?;
-            let age = Duration::try_from(jiff::Timestamp::now().duration_since(since)).ok()?;
-            (age >= Duration::from_secs(2)).then_some(age)
-        };
-        let first_look = || {
-            let now = Instant::now();
-            age().and_then(|age| now.checked_sub(age)).unwrap_or(now)
-        };
-        *self.clocks.lock().entry(uid.to_owned()).or_default().entry(what).or_insert_with(first_look)
-    }
-
-    fn begin_again(&self, uid: &str, what: &'static str) {
-        self.clocks.lock().entry(uid.to_owned()).or_default().insert(what, Instant::now());
-    }
-
-    /// Drops what is remembered of an object that is gone.
-    fn drop_clocks(&self, uid: &str) {
-        self.clocks.lock().remove(uid);
-    }
-
-    /// An address for a Pod or a load balancer. They come round after 65 000, which nothing here minds.
-    fn pod_address(&self) -> String {
-        let n = self.next_address.fetch_add(1, Ordering::Relaxed) % 65_000;
-        std::net::Ipv4Addr::from(0x0af4_0002 + n).to_string()
+        seconds_of(self.second, number)
     }
 
     fn register_node(&self) {
@@ -394,6 +354,42 @@ impl Context {
         if let Err(error) = result {
             tracing::warn!(%error, "cannot register the node");
         }
+    }
+}
+
+/// So many seconds of a deadline, when one lasts so long.
+fn seconds_of(second: Duration, number: impl TryInto<u32>) -> Duration {
+    // A bound, so that adding it to the clock cannot overflow.
+    second.saturating_mul(number.try_into().unwrap_or(u32::MAX)).min(Duration::from_secs(10 * 365 * 24 * 3600))
+}
+
+/// When something began that a deadline counts from, by uid and by what it is. An entry goes with its object.
+#[derive(Debug, Default)]
+struct Clocks(Mutex<HashMap<String, HashMap<&'static str, Instant>>>);
+
+impl Clocks {
+    /// When something about an object began. The status says it in whole seconds only, so the first look is remembered;
+    /// what began before this process is taken from the status.
+    fn began(&self, uid: &str, what: &'static str, status_says: &str) -> Instant {
+        let age = || {
+            let since = status_says.parse::<jiff::Timestamp>().ok()?;
+            let age = Duration::try_from(jiff::Timestamp::now().duration_since(since)).ok()?;
+            (age >= Duration::from_secs(2)).then_some(age)
+        };
+        let first_look = || {
+            let now = Instant::now();
+            age().and_then(|age| now.checked_sub(age)).unwrap_or(now)
+        };
+        *self.0.lock().entry(uid.to_owned()).or_default().entry(what).or_insert_with(first_look)
+    }
+
+    fn begin_again(&self, uid: &str, what: &'static str) {
+        self.0.lock().entry(uid.to_owned()).or_default().insert(what, Instant::now());
+    }
+
+    /// Drops what is remembered of an object that is gone.
+    fn drop(&self, uid: &str) {
+        self.0.lock().remove(uid);
     }
 }
 

@@ -57,10 +57,12 @@ mod store;
 
 use std::{collections::BTreeMap, net::SocketAddr, path::PathBuf, sync::Arc, time::Duration};
 
+pub use controllers::{Kubelet, Pace, Step, Surroundings, Written};
 pub use registry::Propagation;
 pub use server::{
     fault::{Effect, Fault, Gate, Scope},
     journal::{PatchKind, Request},
+    relay::Relay,
 };
 use tokio::task::JoinHandle;
 use tokio_util::sync::{CancellationToken, DropGuard};

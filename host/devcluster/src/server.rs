@@ -10,6 +10,7 @@ pub(crate) mod fault;
 pub(crate) mod journal;
 mod openapi;
 mod protobuf;
+pub(crate) mod relay;
 pub(crate) mod request;
 mod review;
 mod swagger;
@@ -175,20 +176,9 @@ impl Call {
 
     /// Begins the entry of the journal with what the address says.
     fn open(&self, path: &Path, address: &str, dry_run: bool, gate: &str) -> u64 {
-        let (path_text, gate) = (address.to_owned(), gate.to_owned());
-        let mut request = journal::Request { verb: "get", path: path_text, dry_run, gate, ..Default::default() };
-        if let Path::Target(target) = path {
-            request.verb = self.verb(target);
-            request.group.clone_from(&target.group);
-            request.version.clone_from(&target.version);
-            request.resource.clone_from(&target.plural);
-            request.subresource.clone_from(&target.subresource);
-            request.namespace = target.namespace.clone().unwrap_or_default();
-            request.name = target.name.clone().unwrap_or_default();
-            if matches!(request.verb, "create" | "update" | "patch") {
-                request.manager = self.manager();
-            }
-        }
+        let mut request = journal::entry(&self.method, &self.headers, &self.query, path, address);
+        request.dry_run = dry_run;
+        gate.clone_into(&mut request.gate);
         self.shared.journal.open(request)
     }
 
@@ -245,19 +235,7 @@ impl Call {
     }
 
     fn verb(&self, target: &Target) -> &'static str {
-        let single = target.name.is_some();
-        match (&self.method, single) {
-            (&Method::GET | &Method::HEAD, true) => "get",
-            (&Method::GET | &Method::HEAD, false) if self.query.flag("watch") => "watch",
-            (&Method::GET | &Method::HEAD, false) => "list",
-            (&Method::POST, false) => "create",
-            (&Method::POST, true) if !target.subresource.is_empty() => "create",
-            (&Method::PUT, true) => "update",
-            (&Method::PATCH, true) => "patch",
-            (&Method::DELETE, true) => "delete",
-            (&Method::DELETE, false) => "deletecollection",
-            _ => "",
-        }
+        journal::verb(&self.method, &self.query, target)
     }
 
     fn fixed(&self, path: &Path) -> Result<Response, ApiError> {
@@ -287,13 +265,7 @@ impl Call {
     }
 
     fn manager(&self) -> String {
-        let given = self.query.get("fieldManager");
-        if !given.is_empty() {
-            return given.to_owned();
-        }
-        let agent = self.headers.get(header::USER_AGENT).and_then(|value| value.to_str().ok()).unwrap_or_default();
-        let name = agent.split('/').next().unwrap_or_default();
-        if name.is_empty() { "unknown".to_owned() } else { name.chars().take(128).collect() }
+        journal::manager(&self.headers, &self.query)
     }
 
     fn options<'a>(&self, manager: &'a str, duplicates: &'a [String]) -> Result<Options<'a>, ApiError> {

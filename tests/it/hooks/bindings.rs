@@ -32,19 +32,19 @@ fn scripted(bindings: &[(&str, &str)]) -> PackageSource {
 fn object(kind: &str, name: &str, data: &Value) -> Value {
     json!({
         "apiVersion": "v1", "kind": kind,
-        "metadata": {"name": name, "namespace": "default", "labels": {"row": "some"}}, "data": data,
+        "metadata": {"name": name, "labels": {"row": "some"}}, "data": data,
     })
 }
 
 /// Somebody else makes or changes an object.
 async fn put(world: &World, object: Value) {
-    world.cluster.apply_object("somebody", "default", &object).await.unwrap();
+    world.cluster.apply_object("somebody", world.namespace(), &object).await.unwrap();
 }
 
 /// Somebody else deletes an object of the core group.
 async fn remove(world: &World, kind: &str, name: &str) {
     let kind = ApiResource::from_gvk(&GroupVersionKind::gvk("", "v1", kind));
-    let api: Api<DynamicObject> = Api::namespaced_with(world.cluster.client().clone(), "default", &kind);
+    let api: Api<DynamicObject> = Api::namespaced_with(world.cluster.client().clone(), world.namespace(), &kind);
     api.delete(name, &DeleteParams::default()).await.unwrap();
 }
 
@@ -119,6 +119,7 @@ async fn n01_every_change_is_a_run_that_sees_the_newest_state() {
 #[tokio::test(flavor = "multi_thread")]
 async fn n02_a_kind_may_be_served_later() {
     let world = World::new().await;
+    world.api.alone().await;
     let widgets = "kubernetes:\n- {name: widgets, apiVersion: example.org/v1, kind: Widget}\n";
     let app = world.install("n", scripted(&[("quiet", &format!("{widgets}{TICK}"))]), nothing()).await;
     // There is no empty snapshot of what is not served: nothing runs before it is.
@@ -140,7 +141,7 @@ async fn n02_a_kind_may_be_served_later() {
     assert_eq!(first, ["Synchronization of widgets: widgets 0", "schedule: widgets 0"]);
     for name in ["a", "b"] {
         let widget = json!({"apiVersion": "example.org/v1", "kind": "Widget", "metadata": {"name": name}});
-        world.cluster.apply_object("somebody", "default", &widget).await.unwrap();
+        world.cluster.apply_object("somebody", world.namespace(), &widget).await.unwrap();
         let expected = if name == "a" { "Added a: widgets 1" } else { "Added b: widgets 2" };
         assert_eq!(then(&app, "quiet", &mut known).await[0], expected);
     }
@@ -220,7 +221,7 @@ async fn n08_n09_bookkeeping_is_no_change_and_unwanted_events_only_change_the_sn
     // Another manager applies the same: `managedFields` and `resourceVersion` change, and that is all.
     world
         .cluster
-        .apply_object("somebody-else", "default", &object("ConfigMap", "o1", &json!({"a": "1"})))
+        .apply_object("somebody-else", world.namespace(), &object("ConfigMap", "o1", &json!({"a": "1"})))
         .await
         .unwrap();
     assert_eq!(then(&app, "quiet", &mut of_quiet).await, ["schedule: own 1"]);

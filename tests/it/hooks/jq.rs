@@ -203,9 +203,9 @@ async fn a_snapshot_has_what_the_filter_gives() {
     // A change that no filter shows runs nothing; one that a filter shows does.
     let runs = || app.records().iter().filter(|record| record.hook == "filtered").count();
     let before = runs();
-    let path = "/api/v1/namespaces/default/configmaps/two";
-    write(&world, "PATCH", path, json!({"data": {"other": "x"}})).await;
-    write(&world, "PATCH", path, json!({"data": {"question": "5"}})).await;
+    let path = format!("/api/v1/namespaces/{}/configmaps/two", world.namespace());
+    write(&world, "PATCH", &path, json!({"data": {"other": "x"}})).await;
+    write(&world, "PATCH", &path, json!({"data": {"question": "5"}})).await;
     settles(&app, "/internal/answers", &json!([answer("one", 42), answer("three", 3), answer("two", 6)])).await;
     assert_eq!(runs(), before + 1);
     app.delete().await;
@@ -220,11 +220,13 @@ async fn an_object_that_the_filter_cannot_take_is_told_and_holds_up_no_deletion(
     let app = world.install("filters", with_hooks(hooks()), nothing()).await;
     app.ready().await;
     put(&world, "configmaps", question("bad", "no number", None)).await;
-    let expected =
-        "the filter failed for default/bad: the jq program failed: string (\"no number\") cannot be parsed as a number";
+    let namespace = world.namespace();
+    let expected = format!(
+        "the filter failed for {namespace}/bad: the jq program failed: string (\"no number\") cannot be parsed as a number"
+    );
     let told = |app: &App| {
         let summary = app.status().summary;
-        summary.state == "Degraded" && summary.message.contains("answers") && summary.message.contains(expected)
+        summary.state == "Degraded" && summary.message.contains("answers") && summary.message.contains(&expected)
     };
     app.wait("told of the filter", told).await;
     // Nothing runs on a snapshot that cannot be trusted, whichever binding has changed.
@@ -232,7 +234,7 @@ async fn an_object_that_the_filter_cannot_take_is_told_and_holds_up_no_deletion(
     let before = app.records().len();
     tokio::time::sleep(Duration::from_millis(500)).await;
     assert_eq!(app.records().len(), before);
-    write(&world, "DELETE", "/api/v1/namespaces/default/configmaps/bad", json!({})).await;
+    write(&world, "DELETE", &format!("/api/v1/namespaces/{namespace}/configmaps/bad"), json!({})).await;
     // It is whole again after a pause, and then the hook runs by itself.
     app.ready().await;
     settles(&app, "/internal/names", &json!(["more", "one"])).await;

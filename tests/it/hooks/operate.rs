@@ -117,7 +117,7 @@ pub(super) async fn made(world: &World, name: &str, data: Value) {
 
 /// Makes an object of the core group in the namespace of all applications.
 pub(super) async fn put(world: &World, plural: &str, object: Value) {
-    write(world, "POST", &format!("/api/v1/namespaces/default/{plural}"), object).await;
+    write(world, "POST", &format!("/api/v1/namespaces/{}/{plural}", world.namespace()), object).await;
 }
 
 /// Sends a request to the API.

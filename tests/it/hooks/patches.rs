@@ -10,6 +10,7 @@ use barbless_domain::run::RunEnd;
 use serde_json::{Value, json};
 
 use super::operate::{config_map, data, give, if_there, made, on, perform, put, ready, site, write};
+use crate::world::World;
 
 /// Each case in an application of its own: name, operations, what becomes of them, and the data that a ConfigMap named
 /// like the case has in the end. Those that `exist` have `{foo: bar}` before.
@@ -146,10 +147,10 @@ async fn a14_a_jq_patch_that_changes_nothing_writes_nothing() {
     let same = [".", ".data.foo = \"bar\"", "del(.metadata.managedFields)", ".data |= with_entries(.)"];
     let operations: Vec<Value> = same.iter().map(|program| on("jq-patch", "a14", json!(program))).collect();
     let app = ready(&world, "app-a14", &json!(operations)).await;
-    world.devcluster().clear_journal();
+    world.api.clear_journal();
     let record = app.run("perform").await;
     assert!(record.end.is_ok(), "{}", record.end);
-    let journal = world.devcluster().journal();
+    let journal = world.api.journal();
     let asked: Vec<_> = journal.iter().filter(|request| request.name == "a14").map(|request| request.verb).collect();
     assert_eq!(asked, ["get"; 4], "it is read each time and never written");
 }
@@ -166,13 +167,13 @@ async fn a15_conflicts_are_repeated_and_not_for_ever() {
         };
         let app = ready(&world, &format!("app-{name}"), &json!([operation])).await;
         let updates = |status: u16| {
-            let journal = world.devcluster().journal();
+            let journal = world.api.journal();
             journal.iter().filter(|it| it.name == name && it.verb == "update" && it.status == Some(status)).count()
         };
         // The faults are for the hook, and not for the status of its application.
         world.quiet().await;
-        world.devcluster().clear_journal();
-        world.devcluster().inject(Fault::refuse(Scope::Writes, 409, 3));
+        world.api.clear_journal();
+        world.api.inject(Fault::refuse(Scope::Writes, 409, 3));
         let record = app.run("perform").await;
         assert!(record.end.is_ok(), "{name}: {}", record.end);
         assert_eq!(data(&app, name).await, json!({"baz": "quux"}));
@@ -181,17 +182,17 @@ async fn a15_conflicts_are_repeated_and_not_for_ever() {
         write(
             &world,
             "PATCH",
-            &format!("/api/v1/namespaces/default/configmaps/{name}"),
+            &format!("/api/v1/namespaces/{}/configmaps/{name}", world.namespace()),
             json!({"data": {"baz": "old"}}),
         )
         .await;
         world.quiet().await;
-        world.devcluster().clear_journal();
+        world.api.clear_journal();
         let always =
             Fault { scope: Scope::Writes, passed: 0, times: None, effect: Effect::Refuse(409), performed: false };
-        world.devcluster().inject(always);
+        world.api.inject(always);
         let record = app.run("perform").await;
-        world.devcluster().heal();
+        world.api.heal();
         assert!(matches!(&record.end, RunEnd::OperationRefused { what } if what.contains("8 times")), "{}", record.end);
         assert_eq!((updates(409), updates(200)), (8, 0), "{name}");
         assert_eq!(data(&app, name).await, json!({"baz": "old"}));
@@ -223,10 +224,10 @@ async fn a17_a_jq_patch_of_a_status_reads_the_object_and_writes_its_status() {
     operation["target"]["kind"] = json!("ResourceQuota");
     operation["subresource"] = json!("status");
     let app = ready(&world, "app-a17", &json!([operation])).await;
-    world.devcluster().clear_journal();
+    world.api.clear_journal();
     let record = app.run("perform").await;
     assert!(record.end.is_ok(), "{}", record.end);
-    let journal = world.devcluster().journal();
+    let journal = world.api.journal();
     let asked = journal.iter().filter(|it| it.name == "a17").map(|it| (it.verb, it.subresource.as_str()));
     assert_eq!(asked.collect::<Vec<_>>(), [("get", ""), ("update", "status")]);
     let quota = app.object("v1", "ResourceQuota", "a17").await.unwrap();
@@ -235,12 +236,15 @@ async fn a17_a_jq_patch_of_a_status_reads_the_object_and_writes_its_status() {
 
 /// How a run with these operations ends (the sandbox counts operations from 0), with nothing done if it is refused.
 async fn ends(name: &str, operations: Value) -> (String, Vec<String>) {
-    let world = site().await;
-    made(&world, "there", json!({"foo": "bar"})).await;
-    let app = ready(&world, name, &operations).await;
-    world.devcluster().clear_journal();
+    ends_in(&site().await, name, operations).await
+}
+
+async fn ends_in(world: &World, name: &str, operations: Value) -> (String, Vec<String>) {
+    made(world, "there", json!({"foo": "bar"})).await;
+    let app = ready(world, name, &operations).await;
+    world.api.clear_journal();
     let record = app.run("perform").await;
-    let journal = world.devcluster().journal();
+    let journal = world.api.journal();
     let own = |name: &&str| *name != format!("{}-config", app.id.name());
     let writes = journal.iter().filter(|it| it.is_write() && it.resource == "configmaps");
     let names = writes.map(|it| it.name.as_str()).filter(own).map(str::to_owned).collect();
@@ -251,11 +255,12 @@ async fn ends(name: &str, operations: Value) -> (String, Vec<String>) {
 /// namespace if it is that of the application, and may leave it out.
 #[tokio::test(flavor = "multi_thread")]
 async fn p01_objects_may_name_the_namespace() {
+    let world = site().await;
     let mut with = config_map("p01-a", json!({}));
-    with["metadata"]["namespace"] = json!("default");
+    with["metadata"]["namespace"] = json!(world.namespace());
     let mut other = config_map("p01-b", json!({}));
-    other["metadata"]["namespace"] = json!("default");
-    let (end, made) = ends("p01", json!([give("create", with), give("create-or-update", other)])).await;
+    other["metadata"]["namespace"] = json!(world.namespace());
+    let (end, made) = ends_in(&world, "p01", json!([give("create", with), give("create-or-update", other)])).await;
     assert_eq!((end.as_str(), made.len()), ("succeeded", 2));
 }
 
@@ -271,13 +276,14 @@ async fn p02_an_operation_without_an_object_is_refused() {
 
 #[tokio::test(flavor = "multi_thread")]
 async fn p03_deletions_of_each_kind_may_name_the_namespace() {
+    let world = site().await;
     let delete = |how: &str| {
         let mut operation = on("delete", &format!("p03-{how}"), json!(how));
-        operation["target"]["namespace"] = json!("default");
+        operation["target"]["namespace"] = json!(world.namespace());
         operation
     };
     let operations = json!([delete("foreground"), delete("background"), delete("orphan")]);
-    assert_eq!(ends("p03", operations).await.0, "succeeded");
+    assert_eq!(ends_in(&world, "p03", operations).await.0, "succeeded");
 }
 
 /// Upstream finds the version of a kind without `apiVersion` by discovery. Here it is an error, like a missing kind or name.

@@ -216,6 +216,7 @@ async fn h15_other_kinds_of_hooks_are_ready_at_once() {
 #[tokio::test]
 async fn h16_a_definition_is_never_deleted_by_a_policy() {
     let site = Site::new().await;
+    site.api.alone().await;
     let hook = definition("Widget", "Namespaced")
         .hook("pre-install,pre-upgrade")
         .policy("hook-succeeded,before-hook-creation");

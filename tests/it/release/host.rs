@@ -55,9 +55,9 @@ async fn a_reconciliation_brings_back_what_somebody_deleted() {
     let app = world.install("looks", source, nothing()).await;
     app.ready().await;
     let before = app.object("v1", "ConfigMap", "a").await.unwrap();
-    let client = barbless::app::client_of(&world.devcluster);
+    let client = world.api.client();
     let kind = kube::api::ApiResource::from_gvk(&kube::core::GroupVersionKind::gvk("", "v1", "ConfigMap"));
-    let api = kube::Api::<kube::core::DynamicObject>::namespaced_with(client, "default", &kind);
+    let api = kube::Api::<kube::core::DynamicObject>::namespaced_with(client, world.namespace(), &kind);
     api.delete("a", &kube::api::DeleteParams::default()).await.unwrap();
     app.change(json!({"again": 1})).await;
     app.wait("reconciled", |app| app.is_idle() && app.status().observed_generation == 2).await;
@@ -71,18 +71,18 @@ async fn a_reconciliation_without_a_change_writes_no_object_and_no_revision() {
     let source = looking("apiVersion: v1\nkind: ConfigMap\nmetadata:\n  name: a\n");
     let app = world.install("looks", source, nothing()).await;
     app.ready().await;
-    world.devcluster.clear_journal();
+    world.api.clear_journal();
     app.change(json!({"again": 1})).await;
     app.wait("reconciled", |app| app.is_idle() && app.status().observed_generation == 2).await;
     let writes: Vec<String> = world
-        .devcluster
+        .api
         .writes()
         .iter()
         .filter(|write| !matches!(write.resource.as_str(), "applications" | "events"))
         .map(ToString::to_string)
         .collect();
     assert_eq!(writes, Vec::<String>::new());
-    let lists = world.devcluster.journal().into_iter().filter(|it| it.verb == "list" && it.resource == "configmaps");
+    let lists = world.api.journal().into_iter().filter(|it| it.verb == "list" && it.resource == "configmaps");
     assert!(lists.count() <= 1);
 }
 

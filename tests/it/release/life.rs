@@ -127,7 +127,7 @@ async fn o24_fields_of_client_side_apply_are_taken_over() {
     let site = Site::new().await;
     let old = config_map_with("x", json!({"stays": "1", "goes": "1"}));
     let old = old.label("app.kubernetes.io/managed-by", "Helm").note("meta.helm.sh/release-name", "r");
-    let old = old.note("meta.helm.sh/release-namespace", "default");
+    let old = old.note("meta.helm.sh/release-namespace", site.id.namespace());
     site.put_as(&old, "helm").await;
     site.helm_record(1, "deployed", &[&old]).await;
     let refused = site.upgrade(&two("2")).await.unwrap_err();
@@ -144,12 +144,12 @@ async fn o24_fields_of_client_side_apply_are_taken_over() {
 async fn a_take_over_that_is_refused_half_way_is_a_failed_revision() {
     let site = Site::new().await;
     let old = config_map("x").label("app.kubernetes.io/managed-by", "Helm").note("meta.helm.sh/release-name", "r");
-    let old = old.note("meta.helm.sh/release-namespace", "default");
+    let old = old.note("meta.helm.sh/release-namespace", site.id.namespace());
     site.put_as(&old, "helm").await;
     site.helm_record(1, "deployed", &[&old]).await;
     let taking = site.with(|options| options.take_over = true);
     // The record of Helm becomes ours and a new one begins; the fields of the object are refused.
-    site.devcluster.inject(Fault { passed: 2, ..Fault::refuse(Scope::Writes, 403, 1) });
+    site.api.inject(Fault { passed: 2, ..Fault::refuse(Scope::Writes, 403, 1) });
     let refused = taking.upgrade(&chart().put("a.yaml", [config_map("x")])).await.unwrap_err();
     assert_eq!(refused.reason, "Forbidden", "{refused:?}");
     assert_eq!(site.history().await, [(1, "deployed"), (2, "failed")]);
@@ -248,7 +248,7 @@ async fn o29_without_a_change_there_is_nothing_to_do() {
 #[tokio::test]
 async fn o30_the_namespace_of_the_release_is_not_part_of_it() {
     let site = Site::new().await;
-    let chart = chart().put("a.yaml", [object("v1", "Namespace", "default"), config_map("c")]);
+    let chart = chart().put("a.yaml", [object("v1", "Namespace", site.id.namespace()), config_map("c")]);
     assert_eq!(site.install(&chart).await.unwrap_err().reason, "ObjectNotOwned");
     let strict = site.with(|options| options.cluster_allowed = false);
     assert_eq!(strict.install(&chart).await.unwrap_err().reason, "ClusterScopeNotGranted");
@@ -258,6 +258,7 @@ async fn o30_the_namespace_of_the_release_is_not_part_of_it() {
 #[tokio::test]
 async fn o31_webhooks_come_last_and_go_first() {
     let site = Site::new().await;
+    site.api.alone().await;
     let webhook = object("admissionregistration.k8s.io/v1", "ValidatingWebhookConfiguration", "w").set(
         "/webhooks",
         json!([{

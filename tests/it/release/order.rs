@@ -69,8 +69,10 @@ fn kinds(lines: &[String]) -> Vec<String> {
 
 async fn site_with_foreign_kinds() -> Site {
     let site = Site::new().await;
-    site.put(&definition("Widget", "Namespaced")).await;
-    site.put(&definition("Alpha", "Namespaced")).await;
+    site.api.alone().await;
+    for kind in ["Widget", "Alpha"] {
+        site.define(kind).await;
+    }
     site
 }
 
@@ -248,7 +250,7 @@ async fn o10_a_policy_on_the_live_object_counts() {
     site.install(&chart().put("a.yaml", [config_map("x"), config_map("y")])).await.unwrap();
     site.annotate(&config_map("x"), "helm.sh/resource-policy", "keep").await;
     let left = site.uninstall().await.unwrap();
-    assert!(left.iter().any(|line| line.contains("ConfigMap default/x")), "{left:?}");
+    assert!(left.iter().any(|line| line.contains(&format!("ConfigMap {}/x", site.id.namespace()))), "{left:?}");
     assert!(site.has(&config_map("x")).await && !site.has(&config_map("y")).await);
 }
 
@@ -261,7 +263,9 @@ async fn o11_objects_of_others_stop_an_installation_before_any_write() {
     let failed =
         site.install(&chart().put("a.yaml", [config_map("x"), secret("s"), config_map("y")])).await.unwrap_err();
     assert_eq!(failed.reason, "ObjectNotOwned");
-    for part in ["ConfigMap default/x", "Secret default/s", "packages.deckhouse.io/instance", "other"] {
+    let namespace = site.id.namespace();
+    let (map, secret) = (format!("ConfigMap {namespace}/x"), format!("Secret {namespace}/s"));
+    for part in [map.as_str(), &secret, "packages.deckhouse.io/instance", "other"] {
         assert!(failed.message.contains(part), "{failed:?}");
     }
     assert!(failed.hint.contains("label"), "{failed:?}");
@@ -285,7 +289,11 @@ async fn o13_an_object_that_changed_hands_is_left() {
     site.install(&chart().put("a.yaml", [config_map("x"), config_map("y")])).await.unwrap();
     site.relabel(&config_map("x"), "packages.deckhouse.io/instance", "other").await;
     let left = site.uninstall().await.unwrap();
-    assert!(left.iter().any(|line| line.contains("ConfigMap default/x") && line.contains("other")), "{left:?}");
+    assert!(
+        left.iter()
+            .any(|line| line.contains(&format!("ConfigMap {}/x", site.id.namespace())) && line.contains("other")),
+        "{left:?}"
+    );
     assert!(site.has(&config_map("x")).await && !site.has(&config_map("y")).await);
 }
 
@@ -294,6 +302,7 @@ async fn o13_an_object_that_changed_hands_is_left() {
 #[tokio::test]
 async fn o14_definitions_come_first_and_stay() {
     let site = Site::new().await;
+    site.api.alone().await;
     let widget = |value: i32| object("example.com/v1", "Widget", "w").set("/spec", json!({"size": value}));
     let chart = |crd: &Object, value: i32| chart().define(crd).put("w.yaml", [widget(value)]);
     let crd = definition("Widget", "Namespaced");

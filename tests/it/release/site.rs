@@ -1,4 +1,4 @@
-//! A release on a development cluster: what `helm install`, `upgrade`, `rollback`, `uninstall` and `test` do, done with the
+//! A release on a cluster: what `helm install`, `upgrade`, `rollback`, `uninstall` and `test` do, done with the
 //! release engine of the host.
 
 use std::collections::{BTreeMap, BTreeSet};
@@ -7,7 +7,7 @@ use std::sync::Arc;
 use std::time::Duration;
 
 use barbless_cluster::{AfterRemoval, Cluster, Record};
-use barbless_devcluster::{Config, DevCluster};
+use barbless_devcluster::Config;
 use barbless_domain::grant::Scope;
 use barbless_domain::identity::{ApplicationId, Gvk, ObjectRef};
 use barbless_domain::release::conflict::Rule;
@@ -24,6 +24,7 @@ use tokio_util::sync::CancellationToken;
 use super::chart::{Chart, Object};
 use super::helm;
 use super::tap::Tap;
+use crate::target::Target;
 
 /// Nothing waits for so long unless something is wrong.
 const PATIENCE: Duration = Duration::from_secs(30);
@@ -31,7 +32,8 @@ const PATIENCE: Duration = Duration::from_secs(30);
 /// A cluster, and a process that has one release on it.
 #[derive(Clone)]
 pub(crate) struct Site {
-    pub(crate) devcluster: DevCluster,
+    /// The API, whoever asks.
+    pub(crate) api: Target,
     pub(crate) id: ApplicationId,
     /// The cluster as the process sees it; everything that it does is in `tap`.
     pub(crate) cluster: Cluster,
@@ -88,18 +90,18 @@ pub(crate) fn seq(text: &str) -> Vec<String> {
 
 impl Site {
     pub(crate) async fn new() -> Self {
-        Self::on(DevCluster::start(Config::default()).await.unwrap(), "first")
+        Self::on(Target::start(Config::default()).await, "first")
     }
 
     /// A cluster whose seconds last a millisecond.
     pub(crate) async fn fast() -> Self {
         let config = Config { second: Duration::from_millis(1), ..Config::default() };
-        Self::on(DevCluster::start(config).await.unwrap(), "first")
+        Self::on(Target::start(config).await, "first")
     }
 
     /// A process on a cluster.
-    pub(crate) fn on(devcluster: DevCluster, owner: &str) -> Self {
-        let (client, tap) = Tap::on(&devcluster);
+    pub(crate) fn on(api: Target, owner: &str) -> Self {
+        let (client, tap) = Tap::on(&api);
         let options = Options {
             owner: owner.to_owned(),
             deadline: PATIENCE,
@@ -112,8 +114,8 @@ impl Site {
             rules: Vec::new(),
             cancel: CancellationToken::new(),
         };
-        let (id, other) = (ApplicationId::new("default", "r").unwrap(), Tap::on(&devcluster).0);
-        Self { devcluster, id, cluster: Cluster::new(client), tap, options, other }
+        let (id, other) = (ApplicationId::new(api.namespace(), "r").unwrap(), Tap::on(&api).0);
+        Self { api, id, cluster: Cluster::new(client), tap, options, other }
     }
 
     /// The same process, working in another way.
@@ -130,7 +132,7 @@ impl Site {
 
     /// Another process on the same cluster.
     pub(crate) fn another(&self, owner: &str) -> Self {
-        Self::on(self.devcluster.clone(), owner)
+        Self::on(self.api.clone(), owner)
     }
 
     // What was done.
@@ -172,7 +174,9 @@ impl Site {
         let (resource, facts) = kube::discovery::pinned_kind(&self.other, &gvk).await.unwrap();
         match facts.scope {
             kube::discovery::Scope::Cluster => Api::all_with(self.other.clone(), &resource),
-            kube::discovery::Scope::Namespaced => Api::namespaced_with(self.other.clone(), "default", &resource),
+            kube::discovery::Scope::Namespaced => {
+                Api::namespaced_with(self.other.clone(), self.id.namespace(), &resource)
+            }
         }
     }
 
@@ -197,6 +201,17 @@ impl Site {
         let parameters = PostParams { field_manager: Some(manager.to_owned()), ..PostParams::default() };
         let document: DynamicObject = serde_json::from_value(object.0.clone()).unwrap();
         self.api(object).await.create(&parameters, &document).await.unwrap();
+    }
+
+    /// Somebody defines a kind, and waits until it is served.
+    pub(crate) async fn define(&self, kind: &str) {
+        let definition = super::chart::definition(kind, "Namespaced");
+        self.put(&definition).await;
+        self.until("the kind is served", &definition, |it| {
+            let conditions = it["status"]["conditions"].as_array();
+            conditions.is_some_and(|all| all.iter().any(|it| it["type"] == "Established" && it["status"] == "True"))
+        })
+        .await;
     }
 
     /// Somebody applies it with this field manager.
@@ -289,7 +304,7 @@ impl Site {
 
     /// Helm installed a release of this name.
     pub(crate) async fn helm_record(&self, revision: u32, status: &str, objects: &[&Object]) {
-        self.put_as(&helm_secret(revision, status, objects), "helm").await;
+        self.put_as(&helm_secret(self.id.namespace(), revision, status, objects), "helm").await;
     }
 
     /// The process that works on the last revision gave its last sign of life long ago.
@@ -303,12 +318,12 @@ impl Site {
     }
 }
 
-/// The record that Helm keeps of a release `r` in the namespace `default`.
-pub(crate) fn helm_secret(revision: u32, status: &str, objects: &[&Object]) -> Object {
+/// The record that Helm keeps of a release `r`.
+pub(crate) fn helm_secret(namespace: &str, revision: u32, status: &str, objects: &[&Object]) -> Object {
     let documents = objects.iter().map(|it| format!("---\n# Source: t/templates/a.yaml\n{}\n", it.0));
     let now = jiff::Timestamp::now().to_string();
     let release = json!({
-        "name": "r", "namespace": "default", "version": revision, "manifest": documents.collect::<String>(),
+        "name": "r", "namespace": namespace, "version": revision, "manifest": documents.collect::<String>(),
         "info": {"first_deployed": now, "last_deployed": now, "deleted": "", "description": "", "status": status},
         "chart": {"metadata": {"name": "t", "version": "0.1.0", "apiVersion": "v2"}}, "config": {},
     });

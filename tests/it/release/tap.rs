@@ -1,4 +1,4 @@
-//! A client of the development cluster that writes down what it changes, and that can die in the middle of its work.
+//! A client that writes down what it changes, and that can die in the middle of its work.
 //!
 //! The lines are those of the rows: `A Job/a-job` for what was applied or created, `D Job/a-job` for a deletion (with the
 //! propagation unless it is `Background`), `R2 pending-upgrade` for a release record with its status after the write, and
@@ -10,10 +10,11 @@ use std::sync::{Arc, Mutex, MutexGuard};
 use axum::body::{Body, Bytes, to_bytes};
 use axum::http::{Method, Request, Response, header};
 use axum::response::IntoResponse as _;
-use barbless_devcluster::DevCluster;
 use serde_json::Value;
 use tokio::sync::Notify;
 use tower::ServiceExt as _;
+
+use crate::target::Target;
 
 /// Larger than any object.
 const BYTES_MAX: usize = 64 << 20;
@@ -38,14 +39,14 @@ struct State {
 
 impl Tap {
     /// A client whose requests are written down.
-    pub(crate) fn on(devcluster: &DevCluster) -> (kube::Client, Arc<Self>) {
+    pub(crate) fn on(api: &Target) -> (kube::Client, Arc<Self>) {
         let tap = Arc::new(Self::default());
-        let (router, own) = (devcluster.router(), Arc::clone(&tap));
+        let (router, own) = (api.router(), Arc::clone(&tap));
         let service = tower::service_fn(move |request: Request<kube::client::Body>| {
             let (router, tap) = (router.clone(), Arc::clone(&own));
             async move { Ok::<_, std::convert::Infallible>(tap.pass(router, request.map(Body::new)).await) }
         });
-        (kube::Client::new(service, "default"), tap)
+        (kube::Client::new(service, api.namespace()), tap)
     }
 
     fn state(&self) -> MutexGuard<'_, State> {

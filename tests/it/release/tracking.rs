@@ -55,7 +55,7 @@ async fn an_apply_is_reported_while_it_is_under_way_and_after_it() {
     assert_eq!(wait["dependsOn"], json!([apply["id"]]));
     assert_eq!(
         (&wait["group"], &wait["version"], &wait["namespace"]),
-        (&json!("apps"), &json!("v1"), &json!("default"))
+        (&json!("apps"), &json!("v1"), &json!(world.namespace()))
     );
 
     app.ready().await;
@@ -83,9 +83,9 @@ async fn a_removal_is_reported_while_it_is_under_way() {
     let world = World::new().await;
     let app = world.install("plain", with(&[]), nothing()).await;
     app.ready().await;
-    let client = barbless::app::client_of(&world.devcluster);
+    let client = world.api.client();
     let kind = kube::api::ApiResource::from_gvk(&kube::core::GroupVersionKind::gvk("", "v1", "ConfigMap"));
-    let api = kube::Api::<kube::core::DynamicObject>::namespaced_with(client, "default", &kind);
+    let api = kube::Api::<kube::core::DynamicObject>::namespaced_with(client, world.namespace(), &kind);
     let finalizers = |list: Value| kube::api::Patch::Merge(json!({"metadata": {"finalizers": list}}));
     let parameters = kube::api::PatchParams::default();
     api.patch("plain-config", &parameters, &finalizers(json!(["example.com/held"]))).await.unwrap();

@@ -55,33 +55,96 @@ pub(super) struct Behaviour {
     pub(super) failures: Option<u64>,
 }
 
-impl Context {
-    /// The value of an annotation of an object or of the controllers above it.
-    pub(super) fn knob(&self, object: &Value, name: &str) -> Option<String> {
-        let mut here = object.clone();
-        // A Pod has at most two controllers above it (ReplicaSet, Deployment).
-        for _ in 0..4 {
-            if let Some(value) = at(&here, &["metadata", "annotations", name]).and_then(Value::as_str) {
-                return Some(value.to_owned());
-            }
-            let uid = text(controller_of(&here)?, &["uid"]).to_owned();
-            here = self.registry.store.by_uid(&uid)?.1.value.clone();
+/// What stands around a Pod, as far as it matters to what the Pod does.
+pub trait Surroundings {
+    /// The object with this uid, if there is one.
+    fn object(&self, uid: &str) -> Option<Value>;
+    /// How many Pods that this object owns have failed.
+    fn failed_pods_of(&self, uid: &str) -> u64;
+}
+
+/// The value of an annotation of an object or of the controllers above it.
+pub(super) fn knob(around: &dyn Surroundings, object: &Value, name: &str) -> Option<String> {
+    let value_of =
+        |object: &Value| at(object, &["metadata", "annotations", name]).and_then(Value::as_str).map(str::to_owned);
+    if let Some(value) = value_of(object) {
+        return Some(value);
+    }
+    let mut uid = text(controller_of(object)?, &["uid"]).to_owned();
+    // A Pod has at most two controllers above it (ReplicaSet, Deployment).
+    for _ in 0..3 {
+        let above = around.object(&uid)?;
+        if let Some(value) = value_of(&above) {
+            return Some(value);
         }
-        None
+        text(controller_of(&above)?, &["uid"]).clone_into(&mut uid);
+    }
+    None
+}
+
+fn is_set(around: &dyn Surroundings, object: &Value, name: &str) -> bool {
+    knob(around, object, name).is_some_and(|value| !matches!(value.as_str(), "" | "false" | "0"))
+}
+
+fn duration(around: &dyn Surroundings, object: &Value, name: &str) -> Option<Duration> {
+    knob(around, object, name).and_then(|text| parse_duration(&text))
+}
+
+/// How long a Pod that is deleted takes to end.
+pub(super) fn stop_after(around: &dyn Surroundings, pod: &Value) -> Duration {
+    duration(around, pod, knob::STOP_AFTER).unwrap_or_default()
+}
+
+pub(super) fn behaviour(around: &dyn Surroundings, pod: &Value) -> Behaviour {
+    let number = |name: &str| knob(around, pod, name).and_then(|value| value.trim().parse::<i64>().ok());
+    let run = match knob(around, pod, knob::RUN).as_deref() {
+        Some("fail" | "crash") => Run::Fail,
+        Some("hang") => Run::Hang,
+        Some("image-pull") => Run::ImagePull,
+        Some("pending") => Run::Pending,
+        Some("unschedulable") => Run::Unschedulable,
+        Some("succeed") => Run::Succeed,
+        _ if is_set(around, pod, knob::FAIL) => Run::Fail,
+        _ if is_set(around, pod, knob::HANG) => Run::Pending,
+        _ => Run::Succeed,
+    };
+    let after = duration(around, pod, knob::AFTER).or_else(|| duration(around, pod, knob::DELAY));
+    Behaviour {
+        run,
+        // The older word has the code as its value.
+        exit_code: number(knob::EXIT_CODE).or_else(|| number(knob::FAIL)).filter(|code| *code != 0).unwrap_or(1),
+        after: after.unwrap_or_default(),
+        container: knob(around, pod, knob::CONTAINER).filter(|name| !name.is_empty()),
+        failures: number(knob::FAILURES).and_then(|n| u64::try_from(n).ok()),
+    }
+}
+
+/// The knobs of an object itself, to see whether they changed.
+pub(super) fn knobs(object: &Value) -> Vec<(&str, &Value)> {
+    let annotations = at(object, &["metadata", "annotations"]).and_then(Value::as_object);
+    let all = annotations.into_iter().flatten().map(|(key, value)| (key.as_str(), value));
+    all.filter(|(key, _)| key.starts_with(knob::PREFIX)).collect()
+}
+
+impl Surroundings for Context {
+    fn object(&self, uid: &str) -> Option<Value> {
+        Some(self.registry.store.by_uid(uid)?.1.value.clone())
     }
 
-    fn is_set(&self, object: &Value, name: &str) -> bool {
-        self.knob(object, name).is_some_and(|value| !matches!(value.as_str(), "" | "false" | "0"))
+    fn failed_pods_of(&self, uid: &str) -> u64 {
+        let siblings = self.registry.store.dependents(uid);
+        let failed = siblings.iter().filter(|((table, _), sibling)| {
+            &**table == super::pods::PODS && text(&sibling.value, &["status", "phase"]) == "Failed"
+        });
+        u64::try_from(failed.count()).unwrap_or(u64::MAX)
     }
+}
 
+impl Context {
     /// Whether something that is no Pod (a claim, a Service, an Ingress) shall never get what it waits for.
     fn never(&self, object: &Value) -> bool {
-        self.is_set(object, knob::HANG)
-            || self.knob(object, knob::RUN).is_some_and(|run| matches!(run.as_str(), "hang" | "pending"))
-    }
-
-    fn duration(&self, object: &Value, name: &str) -> Option<Duration> {
-        self.knob(object, name).and_then(|text| parse_duration(&text))
+        is_set(self, object, knob::HANG)
+            || knob(self, object, knob::RUN).is_some_and(|run| matches!(run.as_str(), "hang" | "pending"))
     }
 
     /// When something that is no Pod gets what it waits for; `None` is never. What is not slow gets it at once.
@@ -89,45 +152,12 @@ impl Context {
         if self.never(object) {
             return None;
         }
-        let after = self.duration(object, knob::AFTER).unwrap_or_default();
+        let after = duration(self, object, knob::AFTER).unwrap_or_default();
         if after.is_zero() {
             return Some(Instant::now());
         }
         let created = text(object, &["metadata", "creationTimestamp"]);
-        Some(self.began(text(object, &["metadata", "uid"]), "due", created) + after)
-    }
-
-    /// When a Pod that is being deleted has ended.
-    pub(super) fn stopped_at(&self, pod: &Value) -> Instant {
-        let wait = self.duration(pod, knob::STOP_AFTER).unwrap_or_default();
-        if wait.is_zero() {
-            return Instant::now();
-        }
-        self.began(text(pod, &["metadata", "uid"]), "stop", "") + wait
-    }
-
-    pub(super) fn behaviour(&self, pod: &Value) -> Behaviour {
-        let number = |name: &str| self.knob(pod, name).and_then(|value| value.trim().parse::<i64>().ok());
-        let run = match self.knob(pod, knob::RUN).as_deref() {
-            Some("fail" | "crash") => Run::Fail,
-            Some("hang") => Run::Hang,
-            Some("image-pull") => Run::ImagePull,
-            Some("pending") => Run::Pending,
-            Some("unschedulable") => Run::Unschedulable,
-            Some("succeed") => Run::Succeed,
-            _ if self.is_set(pod, knob::FAIL) => Run::Fail,
-            _ if self.is_set(pod, knob::HANG) => Run::Pending,
-            _ => Run::Succeed,
-        };
-        let after = self.duration(pod, knob::AFTER).or_else(|| self.duration(pod, knob::DELAY));
-        Behaviour {
-            run,
-            // The older word has the code as its value.
-            exit_code: number(knob::EXIT_CODE).or_else(|| number(knob::FAIL)).filter(|code| *code != 0).unwrap_or(1),
-            after: after.unwrap_or_default(),
-            container: self.knob(pod, knob::CONTAINER).filter(|name| !name.is_empty()),
-            failures: number(knob::FAILURES).and_then(|n| u64::try_from(n).ok()),
-        }
+        Some(self.clocks.began(text(object, &["metadata", "uid"]), "due", created) + after)
     }
 }
 

@@ -180,10 +180,11 @@ pub(super) fn job(context: &Context, item: &Item) -> Result<Next, ApiError> {
     let mut status = object.get("status").cloned().unwrap_or_else(|| json!({}));
     if text(&status, &["startTime"]).is_empty() {
         set(&mut status, &["startTime"], json!(json::now()));
-        context.begin_again(stored.uid(), START);
+        context.clocks.begin_again(stored.uid(), START);
     }
-    let deadline = int(object, &["spec", "activeDeadlineSeconds"])
-        .map(|seconds| context.began(stored.uid(), START, text(&status, &["startTime"])) + context.seconds(seconds));
+    let deadline = int(object, &["spec", "activeDeadlineSeconds"]).map(|seconds| {
+        context.clocks.began(stored.uid(), START, text(&status, &["startTime"])) + context.seconds(seconds)
+    });
     let verdict = announced.clone().or_else(|| judge(object, &tally, deadline));
     if let Some(verdict) = verdict {
         return finish(context, &stored, status, &tally, &verdict, announced.is_some());
@@ -249,7 +250,7 @@ fn finish(
         if verdict.good {
             set(&mut status, &["completionTime"], json!(json::now()));
         }
-        context.begin_again(stored.uid(), FINISH);
+        context.clocks.begin_again(stored.uid(), FINISH);
     }
     context.set_status(stored, &status)?;
     // Each Pod that goes brings the item back.
@@ -324,7 +325,7 @@ fn expire(context: &Context, stored: &Stored) -> Result<Next, ApiError> {
         .iter()
         .find(|c| matches!(text(c, &["type"]), "Complete" | "Failed") && text(c, &["status"]) == "True");
     let Some(finished) = finished else { return Ok(Next::Done) };
-    let since = context.began(stored.uid(), FINISH, text(finished, &["lastTransitionTime"]));
+    let since = context.clocks.began(stored.uid(), FINISH, text(finished, &["lastTransitionTime"]));
     let due = since + context.seconds(ttl);
     if Instant::now() < due {
         return Ok(Next::At(due));

@@ -2,26 +2,32 @@
 //! and end when they are deleted.
 //!
 //! What a Pod does next follows from what its status shows and from how long it has shown it ([`next`]); how a state
-//! looks in the status is the business of [`super::kubelet`].
+//! looks in the status is the business of [`super::kubelet`]. [`Kubelet`] decides and writes nothing, so that the Pods of
+//! another API server can be played in the same way.
 
-use std::time::Duration;
+use std::{
+    collections::HashMap,
+    sync::atomic::{AtomicU32, Ordering},
+    time::Duration,
+};
 
+use parking_lot::Mutex;
 use serde_json::{Value, json};
 use tokio::time::Instant;
 
 use super::{
-    Context, NODE, Next,
-    behaviour::{Behaviour, Run, knob},
+    Clocks, Context, NODE, Next, Pace,
+    behaviour::{self, Behaviour, Run, Surroundings},
     controller_of, is_terminating,
     kubelet::{self, Shown},
-    make_condition,
+    make_condition, seconds_of,
     work::{Item, Queue, Role},
 };
 use crate::{
-    json::{self, at, int, list, set, text},
+    json::{self, int, list, set, text},
     registry::DeleteOptions,
     status::ApiError,
-    store::{Change, Stored},
+    store::Change,
 };
 
 pub(super) const PODS: &str = "/pods";
@@ -29,24 +35,15 @@ pub(super) const PODS: &str = "/pods";
 pub(super) fn enqueue(context: &Context, change: &Change, queue: &mut Queue) {
     if &*change.table == PODS {
         if change.deleted {
-            context.forget(change.new.uid());
+            context.kubelet.forget(change.new.uid());
         } else {
             queue.push(Item::of(Role::Pod, change));
         }
         return;
     }
     // A workload whose knobs changed: its Pods look again.
-    let knobs = |object: &Value| {
-        let annotations = at(object, &["metadata", "annotations"]).and_then(Value::as_object);
-        annotations
-            .into_iter()
-            .flatten()
-            .filter(|(key, _)| key.starts_with(knob::PREFIX))
-            .map(|(k, v)| (k.clone(), v.clone()))
-            .collect::<Vec<_>>()
-    };
     let Some(old) = &change.old else { return };
-    if knobs(&old.value) == knobs(&change.new.value) {
+    if behaviour::knobs(&old.value) == behaviour::knobs(&change.new.value) {
         return;
     }
     let store = &context.registry.store;
@@ -74,75 +71,193 @@ fn is_of_job(pod: &Value) -> bool {
 pub(super) fn pod(context: &Context, item: &Item) -> Result<Next, ApiError> {
     let Some(stored) = context.get(item) else { return Ok(Next::Done) };
     let pod = &stored.value;
-    if is_terminating(pod) {
-        return end(context, &stored);
+    let warn = |reporter: &str, warnings: Vec<(&'static str, String)>| {
+        warnings.into_iter().try_for_each(|(reason, message)| context.warn(pod, reporter, reason, &message))
+    };
+    match context.kubelet.step(pod, context) {
+        Step::Rest => {}
+        Step::Wait(due) => return Ok(Next::At(due)),
+        Step::Bind { node, status } => {
+            context.change(&stored, "binding", &|pod| {
+                set(pod, &["spec", "nodeName"], json!(node));
+                set(pod, &["status"], status.clone());
+                true
+            })?;
+        }
+        Step::Refuse { status, warnings } => {
+            context.set_status(&stored, &status)?;
+            warn("default-scheduler", warnings)?;
+        }
+        Step::Show { status, warnings, written } => {
+            context.set_status(&stored, &status)?;
+            warn("kubelet", warnings)?;
+            context.kubelet.wrote(stored.uid(), written);
+        }
+        Step::Remove => {
+            context.delete(&stored, DeleteOptions { grace_seconds: Some(0), ..DeleteOptions::default() })?
+        }
     }
-    let behaviour = context.behaviour(pod);
-    if text(pod, &["spec", "nodeName"]).is_empty() {
-        return schedule(context, &stored, &behaviour);
-    }
-    if matches!(text(pod, &["status", "phase"]), "Succeeded" | "Failed") {
-        return Ok(Next::Done);
-    }
-    let run = context.run_now(pod, &behaviour);
-    let times = Times::of(context, pod, &behaviour);
-    let Some((wait, next)) = next(pod, &behaviour, run, kubelet::shown(pod), &times) else { return Ok(Next::Done) };
-    let due = context.since(stored.uid()) + wait;
-    if Instant::now() < due {
-        return Ok(Next::At(due));
-    }
-    let status = kubelet::status(pod, &behaviour, next, || context.pod_address());
-    context.set_status(&stored, &status)?;
-    for (reason, message) in kubelet::warnings(pod, &behaviour, next) {
-        context.warn(pod, "kubelet", reason, &message)?;
-    }
-    if matches!(next, Shown::Succeeded | Shown::Failed) {
-        context.forget(stored.uid());
-    } else {
-        context.begin(stored.uid(), next);
-    }
-    // The write brings the item back.
+    // A write brings the item back.
     Ok(Next::Done)
 }
 
-fn schedule(context: &Context, stored: &Stored, behaviour: &Behaviour) -> Result<Next, ApiError> {
-    if !list(&stored.value, &["spec", "schedulingGates"]).is_empty() {
-        return Ok(Next::Done);
+/// What is to be done about a Pod.
+#[derive(Debug)]
+pub enum Step {
+    /// Nothing, until it changes.
+    Rest,
+    /// Nothing before this time.
+    Wait(Instant),
+    /// It gets a node, and its status becomes this.
+    Bind {
+        /// The name of the node.
+        node: &'static str,
+        /// The whole status.
+        status: Value,
+    },
+    /// No node has room for it: its status becomes this, and a scheduler warns.
+    Refuse {
+        /// The whole status.
+        status: Value,
+        /// Reasons and messages of Events.
+        warnings: Vec<(&'static str, String)>,
+    },
+    /// Its status becomes this; [`Kubelet::wrote`] is to be told when it has.
+    Show {
+        /// The whole status.
+        status: Value,
+        /// Reasons and messages of Events.
+        warnings: Vec<(&'static str, String)>,
+        /// What [`Kubelet::wrote`] is told.
+        written: Written,
+    },
+    /// Its containers have stopped: it is deleted without grace.
+    Remove,
+}
+
+/// What a Pod shows once its status is written.
+#[derive(Debug, Clone, Copy)]
+pub struct Written(Shown);
+
+/// Says what Pods do, as their annotations have it. It remembers how far each has come, and writes nothing.
+#[derive(Debug)]
+pub struct Kubelet {
+    pace: Pace,
+    /// Where Pods (by uid) stand. An entry goes with its Pod.
+    pods: Mutex<HashMap<String, Progress>>,
+    /// When Pods began to stop.
+    clocks: Clocks,
+    next_address: AtomicU32,
+}
+
+impl Kubelet {
+    /// A kubelet of this pace, which gives addresses from the `first` on.
+    pub fn new(pace: Pace, first: u32) -> Self {
+        Self { pace, pods: Mutex::default(), clocks: Clocks::default(), next_address: AtomicU32::new(first) }
     }
+
+    /// What is to be done about a Pod now.
+    pub fn step(&self, pod: &Value, around: &dyn Surroundings) -> Step {
+        let uid = text(pod, &["metadata", "uid"]);
+        if is_terminating(pod) {
+            return self.end(pod, uid, around);
+        }
+        let behaviour = behaviour::behaviour(around, pod);
+        if text(pod, &["spec", "nodeName"]).is_empty() {
+            return schedule(pod, &behaviour);
+        }
+        if matches!(text(pod, &["status", "phase"]), "Succeeded" | "Failed") {
+            return Step::Rest;
+        }
+        let run = self.run_now(pod, &behaviour, around);
+        let times = Times::of(self, pod, &behaviour);
+        let Some((wait, next)) = next(pod, &behaviour, run, kubelet::shown(pod), &times) else { return Step::Rest };
+        let due = self.since(uid) + wait;
+        if Instant::now() < due {
+            return Step::Wait(due);
+        }
+        let status = kubelet::status(pod, &behaviour, next, || self.address());
+        Step::Show { status, warnings: kubelet::warnings(pod, &behaviour, next), written: Written(next) }
+    }
+
+    /// Notes that the status of a Pod is written.
+    pub fn wrote(&self, uid: &str, Written(shown): Written) {
+        if matches!(shown, Shown::Succeeded | Shown::Failed) {
+            self.forget(uid);
+            return;
+        }
+        let mut pods = self.pods.lock();
+        let progress = pods.entry(uid.to_owned()).or_default();
+        progress.since = Instant::now();
+        progress.pulls = progress.pulls.saturating_add(u32::from(shown == Shown::PullError));
+    }
+
+    /// Forgets a Pod that is gone.
+    pub fn forget(&self, uid: &str) {
+        self.pods.lock().remove(uid);
+        self.clocks.drop(uid);
+    }
+
+    fn end(&self, pod: &Value, uid: &str, around: &dyn Surroundings) -> Step {
+        self.pods.lock().remove(uid);
+        let wait = behaviour::stop_after(around, pod);
+        if !wait.is_zero() {
+            let stopped = self.clocks.began(uid, "stop", "") + wait;
+            if Instant::now() < stopped {
+                return Step::Wait(stopped);
+            }
+        }
+        let grace = int(pod, &["metadata", "deletionGracePeriodSeconds"]).unwrap_or_default();
+        if grace > 0 { Step::Remove } else { Step::Rest }
+    }
+
+    fn since(&self, uid: &str) -> Instant {
+        self.pods.lock().entry(uid.to_owned()).or_default().since
+    }
+
+    /// How often the Pod has tried and failed.
+    fn tries(&self, pod: &Value, run: Run) -> u32 {
+        if run == Run::ImagePull {
+            return self.pods.lock().get(text(pod, &["metadata", "uid"])).map_or(0, |progress| progress.pulls);
+        }
+        kubelet::exits(pod)
+    }
+
+    /// What the Pod does now: it does well once it has failed as often as it was to.
+    fn run_now(&self, pod: &Value, behaviour: &Behaviour, around: &dyn Surroundings) -> Run {
+        let Some(failures) = behaviour.failures else { return behaviour.run };
+        // Pods of the same Job that have failed count, too.
+        let owner = controller_of(pod).filter(|_| is_of_job(pod));
+        let before = owner.map_or(0, |owner| around.failed_pods_of(text(owner, &["uid"])));
+        let so_far = u64::from(self.tries(pod, behaviour.run)).saturating_add(before);
+        if so_far >= failures { Run::Succeed } else { behaviour.run }
+    }
+
+    /// An address for a Pod. They come round after 65 000, which nothing here minds.
+    fn address(&self) -> String {
+        let n = self.next_address.fetch_add(1, Ordering::Relaxed) % 65_000;
+        std::net::Ipv4Addr::from(0x0af4_0002 + n).to_string()
+    }
+}
+
+fn schedule(pod: &Value, behaviour: &Behaviour) -> Step {
+    if !list(pod, &["spec", "schedulingGates"]).is_empty() {
+        return Step::Rest;
+    }
+    let mut status = pod.get("status").cloned().unwrap_or_else(|| json!({}));
     if behaviour.run == Run::Unschedulable {
-        let mut status = stored.value.get("status").cloned().unwrap_or_else(|| json!({}));
         let why = "0/1 nodes are available: 1 Insufficient cpu. preemption: 0/1 nodes are available: 1 No preemption \
                    victims found for incoming pod.";
-        let scheduled = make_condition(&stored.value, "PodScheduled", false, "Unschedulable", why);
+        let scheduled = make_condition(pod, "PodScheduled", false, "Unschedulable", why);
         set(&mut status, &["conditions"], json!([scheduled]));
-        if stored.value.get("status").is_none_or(|old| !json::same(old, &status)) {
-            context.set_status(stored, &status)?;
-            context.warn(&stored.value, "default-scheduler", "FailedScheduling", why)?;
+        if pod.get("status").is_some_and(|old| json::same(old, &status)) {
+            return Step::Rest;
         }
-        return Ok(Next::Done);
+        return Step::Refuse { status, warnings: vec![("FailedScheduling", why.to_owned())] };
     }
-    context.change(stored, "binding", &|pod| {
-        set(pod, &["spec", "nodeName"], json!(NODE));
-        let scheduled = make_condition(pod, "PodScheduled", true, "", "");
-        set(pod, &["status", "conditions"], json!([scheduled]));
-        set(pod, &["status", "startTime"], json!(json::now()));
-        true
-    })?;
-    // The write brings the item back.
-    Ok(Next::Done)
-}
-
-fn end(context: &Context, stored: &Stored) -> Result<Next, ApiError> {
-    context.forget(stored.uid());
-    let stopped = context.stopped_at(&stored.value);
-    if Instant::now() < stopped {
-        return Ok(Next::At(stopped));
-    }
-    let grace = int(&stored.value, &["metadata", "deletionGracePeriodSeconds"]).unwrap_or_default();
-    if grace > 0 {
-        context.delete(stored, DeleteOptions { grace_seconds: Some(0), ..DeleteOptions::default() })?;
-    }
-    Ok(Next::Done)
+    set(&mut status, &["conditions"], json!([make_condition(pod, "PodScheduled", true, "", "")]));
+    set(&mut status, &["startTime"], json!(json::now()));
+    Step::Bind { node: NODE, status }
 }
 
 /// The waits that matter to one Pod.
@@ -157,12 +272,12 @@ struct Times {
 }
 
 impl Times {
-    fn of(context: &Context, pod: &Value, behaviour: &Behaviour) -> Self {
-        let start = context.ready_delay;
-        let tries = context.tries(pod, behaviour.run).saturating_sub(1);
+    fn of(kubelet: &Kubelet, pod: &Value, behaviour: &Behaviour) -> Self {
+        let start = kubelet.pace.ready_delay;
+        let tries = kubelet.tries(pod, behaviour.run).saturating_sub(1);
         // A Job counts failures; how long it takes for them teaches nothing here.
-        let back_off =
-            if is_of_job(pod) { start } else { context.seconds(kubelet::back_off_seconds(tries)).max(start) };
+        let wait = || seconds_of(kubelet.pace.second, kubelet::back_off_seconds(tries));
+        let back_off = if is_of_job(pod) { start } else { wait().max(start) };
         Self { start, work: behaviour.after.saturating_sub(start), back_off }
     }
 }
@@ -216,48 +331,5 @@ pub(super) struct Progress {
 impl Default for Progress {
     fn default() -> Self {
         Self { since: Instant::now(), pulls: 0 }
-    }
-}
-
-impl Context {
-    fn since(&self, uid: &str) -> Instant {
-        self.pods.lock().entry(uid.to_owned()).or_default().since
-    }
-
-    /// Notes that a Pod now shows this.
-    fn begin(&self, uid: &str, shown: Shown) {
-        let mut pods = self.pods.lock();
-        let progress = pods.entry(uid.to_owned()).or_default();
-        progress.since = Instant::now();
-        progress.pulls = progress.pulls.saturating_add(u32::from(shown == Shown::PullError));
-    }
-
-    fn forget(&self, uid: &str) {
-        self.pods.lock().remove(uid);
-    }
-
-    /// How often the Pod has tried and failed.
-    fn tries(&self, pod: &Value, run: Run) -> u32 {
-        if run == Run::ImagePull {
-            return self.pods.lock().get(text(pod, &["metadata", "uid"])).map_or(0, |progress| progress.pulls);
-        }
-        kubelet::exits(pod)
-    }
-
-    /// What the Pod does now: it does well once it has failed as often as it was to.
-    fn run_now(&self, pod: &Value, behaviour: &Behaviour) -> Run {
-        let Some(failures) = behaviour.failures else { return behaviour.run };
-        let so_far = u64::from(self.tries(pod, behaviour.run)) + self.failed_before(pod);
-        if so_far >= failures { Run::Succeed } else { behaviour.run }
-    }
-
-    /// How many Pods of the same Job have failed.
-    fn failed_before(&self, pod: &Value) -> u64 {
-        let Some(owner) = controller_of(pod).filter(|_| is_of_job(pod)) else { return 0 };
-        let siblings = self.registry.store.dependents(text(owner, &["uid"]));
-        let failed = siblings
-            .iter()
-            .filter(|((table, _), sibling)| &**table == PODS && text(&sibling.value, &["status", "phase"]) == "Failed");
-        u64::try_from(failed.count()).unwrap_or(u64::MAX)
     }
 }

@@ -383,9 +383,9 @@ fn show_deployment(
     let last = old.map(|c| text(c, &["lastUpdateTime"]).to_owned()).filter(|t| !t.is_empty());
     let deadline = context.seconds(int(object, &["spec", "progressDeadlineSeconds"]).unwrap_or(600));
     if moved {
-        context.begin_again(stored.uid(), PROGRESS);
+        context.clocks.begin_again(stored.uid(), PROGRESS);
     }
-    let since = context.began(stored.uid(), PROGRESS, last.as_deref().unwrap_or_default());
+    let since = context.clocks.began(stored.uid(), PROGRESS, last.as_deref().unwrap_or_default());
     let late = !complete
         && !paused
         && !moved

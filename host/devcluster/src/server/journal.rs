@@ -4,8 +4,10 @@
 
 use std::{collections::VecDeque, fmt};
 
+use http::{HeaderMap, Method, header};
 use parking_lot::Mutex;
 
+use super::request::{Path, Query, Target};
 use crate::registry::Propagation;
 
 /// Requests that are remembered. A development cluster runs for days; a test makes some thousands.
@@ -127,6 +129,52 @@ impl fmt::Display for Request {
             None => f.write_str(" -> no answer"),
         }
     }
+}
+
+/// The verb of a request; empty when the method means nothing there.
+pub(super) fn verb(method: &Method, query: &Query, target: &Target) -> &'static str {
+    let single = target.name.is_some();
+    match (method, single) {
+        (&Method::GET | &Method::HEAD, true) => "get",
+        (&Method::GET | &Method::HEAD, false) if query.flag("watch") => "watch",
+        (&Method::GET | &Method::HEAD, false) => "list",
+        (&Method::POST, false) => "create",
+        (&Method::POST, true) if !target.subresource.is_empty() => "create",
+        (&Method::PUT, true) => "update",
+        (&Method::PATCH, true) => "patch",
+        (&Method::DELETE, true) => "delete",
+        (&Method::DELETE, false) => "deletecollection",
+        _ => "",
+    }
+}
+
+/// The field manager that a server takes a write to be of.
+pub(super) fn manager(headers: &HeaderMap, query: &Query) -> String {
+    let given = query.get("fieldManager");
+    if !given.is_empty() {
+        return given.to_owned();
+    }
+    let agent = headers.get(header::USER_AGENT).and_then(|value| value.to_str().ok()).unwrap_or_default();
+    let name = agent.split('/').next().unwrap_or_default();
+    if name.is_empty() { "unknown".to_owned() } else { name.chars().take(128).collect() }
+}
+
+/// What the address and the headers of a request say of it.
+pub(super) fn entry(method: &Method, headers: &HeaderMap, query: &Query, path: &Path, address: &str) -> Request {
+    let mut request = Request { verb: "get", path: address.to_owned(), ..Request::default() };
+    if let Path::Target(target) = path {
+        request.verb = verb(method, query, target);
+        request.group.clone_from(&target.group);
+        request.version.clone_from(&target.version);
+        request.resource.clone_from(&target.plural);
+        request.subresource.clone_from(&target.subresource);
+        request.namespace = target.namespace.clone().unwrap_or_default();
+        request.name = target.name.clone().unwrap_or_default();
+        if matches!(request.verb, "create" | "update" | "patch") {
+            request.manager = manager(headers, query);
+        }
+    }
+    request
 }
 
 #[derive(Debug, Default)]

@@ -12,10 +12,9 @@ fn lines(cluster: &DevCluster) -> Vec<String> {
     cluster.writes().iter().map(ToString::to_string).collect()
 }
 
-#[tokio::test]
-async fn the_journal_tells_writes_in_order_with_what_they_asked() {
-    let (cluster, client) = cluster().await;
-    let api = Api::<ConfigMap>::default_namespaced(client.clone());
+/// Requests of every kind; gives the first object that was made, and what one that was deleted was.
+async fn ask_everything(client: Client) -> (ConfigMap, ConfigMap) {
+    let api = Api::<ConfigMap>::default_namespaced(client);
     let mut generated = map("", json!({}));
     generated.metadata.name = None;
     generated.metadata.generate_name = Some("made-".to_owned());
@@ -28,7 +27,6 @@ async fn the_journal_tells_writes_in_order_with_what_they_asked() {
     api.patch("a", &PatchParams::apply("helm").dry_run(), &Patch::Apply(&config)).await.unwrap();
     api.patch("a", &PatchParams::default(), &Patch::Merge(json!({"data": {"x": "2"}}))).await.unwrap();
     named.data = Some([("late".to_owned(), "1".to_owned())].into());
-    let stale = named.metadata.resource_version.clone();
     api.replace("a", &PostParams::default(), &named).await.unwrap_err();
     api.delete(
         "a",
@@ -38,7 +36,15 @@ async fn the_journal_tells_writes_in_order_with_what_they_asked() {
     .await
     .unwrap();
     api.delete("a", &DeleteParams::default()).await.ok();
-    let made = made.name_any();
+    (made, named)
+}
+
+#[tokio::test]
+async fn the_journal_tells_writes_in_order_with_what_they_asked() {
+    let (cluster, client) = cluster().await;
+    let (made, named) = ask_everything(client.clone()).await;
+    let (made, stale) = (made.name_any(), named.metadata.resource_version.clone());
+    let api = Api::<ConfigMap>::default_namespaced(client);
     let wanted = [
         format!("create configmaps default/{made} by one -> 201"),
         "create configmaps default/a by unknown -> 201".to_owned(),
@@ -63,6 +69,54 @@ async fn the_journal_tells_writes_in_order_with_what_they_asked() {
     api.get("a").await.ok();
     assert_eq!(cluster.journal().len(), 1);
     assert!(cluster.journal()[0].number > delete.number);
+}
+
+/// A relay in front of the cluster.
+fn relay(cluster: &DevCluster) -> crate::Relay {
+    let router = cluster.router();
+    crate::Relay::new(move |request| {
+        let router = router.clone();
+        Box::pin(
+            async move { tower::ServiceExt::oneshot(router, request).await.unwrap_or_else(|never| match never {}) },
+        )
+    })
+}
+
+#[tokio::test]
+async fn a_relay_tells_what_the_cluster_behind_it_tells() {
+    let (cluster, _client) = cluster().await;
+    let relay = relay(&cluster);
+    let client = client_through(relay.router());
+    ask_everything(client.clone()).await;
+    let list = ListParams::default();
+    Api::<ConfigMap>::all(client.clone()).list(&list).await.unwrap();
+    Api::<ConfigMap>::default_namespaced(client).delete_collection(&DeleteParams::orphan(), &list).await.unwrap();
+    assert_eq!(relay.journal(), cluster.journal());
+    assert_eq!(relay.request_count(), cluster.request_count());
+}
+
+#[tokio::test]
+async fn the_faults_of_a_relay_are_its_own() {
+    let (cluster, _client) = cluster().await;
+    let (relay, other) = (relay(&cluster), relay(&cluster));
+    let api = |relay: &crate::Relay| Api::<ConfigMap>::default_namespaced(client_through(relay.router()));
+    relay.inject(Fault { performed: true, ..Fault::refuse(Scope::Writes, 503, 1) });
+    let refused = api(&relay).create(&PostParams::default(), &map("a", json!({}))).await.unwrap_err();
+    assert!(matches!(refused, kube::Error::Api(status) if status.code == 503));
+    assert!(api(&other).get_opt("a").await.unwrap().is_some(), "the answer was lost, not the write");
+    relay.inject(Fault::killed_after(Scope::All, 0, false));
+    let asking = tokio::time::timeout(Duration::from_millis(50), api(&relay).get_opt("a")).await;
+    assert!(asking.is_err(), "a killed client gets no answer");
+    api(&other).get_opt("a").await.unwrap();
+    relay.heal();
+    api(&relay).get_opt("a").await.unwrap();
+    let lines = relay.journal().iter().map(ToString::to_string).collect::<Vec<_>>();
+    let wanted = [
+        "create configmaps default/a by unknown -> 503",
+        "get configmaps default/a -> no answer",
+        "get configmaps default/a -> 200",
+    ];
+    assert_eq!(lines, wanted);
 }
 
 #[tokio::test]
