@@ -314,7 +314,9 @@ impl Programs {
     async fn start(&self) -> Result<Supervisor, String> {
         let Self { etcd, peer, api, token, .. } = self;
         let tokens = self.write("tokens.csv", &format!("{token},admin,admin,\"system:masters\"\n"))?;
-        let key = self.write("service-accounts.pem", &service_account_key())?;
+        let (private, public) = service_account_keys();
+        let private = self.write("service-accounts.key", &private)?;
+        let public = self.write("service-accounts.pub", &public)?;
         let kubeconfig = self.write("kubeconfig", &self.kubeconfig())?;
         let folder = |name: &str| self.state.join(name).to_string_lossy().into_owned();
         let certificates = folder("certificates");
@@ -342,8 +344,8 @@ impl Programs {
                 format!("--token-auth-file={tokens}"),
                 "--authorization-mode=RBAC".to_owned(),
                 format!("--service-account-issuer=https://127.0.0.1:{api}"),
-                format!("--service-account-key-file={key}"),
-                format!("--service-account-signing-key-file={key}"),
+                format!("--service-account-key-file={public}"),
+                format!("--service-account-signing-key-file={private}"),
                 "--service-cluster-ip-range=10.96.0.0/16".to_owned(),
                 "--allow-privileged=true".to_owned(),
                 // Pods get no tokens: nothing runs that could use them.
@@ -372,7 +374,7 @@ impl Programs {
                 format!("--kubeconfig={kubeconfig}"),
                 format!("--controllers={}", CONTROLLERS.join(",")),
                 "--leader-elect=false".to_owned(),
-                format!("--service-account-private-key-file={key}"),
+                format!("--service-account-private-key-file={private}"),
                 format!("--root-ca-file={certificates}/apiserver.crt"),
                 "--secure-port=0".to_owned(),
                 // The controllers share the machine with nobody but the tests.
@@ -386,14 +388,24 @@ impl Programs {
     }
 }
 
-/// A new key that signs the tokens of service accounts, as PEM.
-fn service_account_key() -> String {
-    use ring::{rand::SystemRandom, signature};
-    let algorithm = &signature::ECDSA_P256_SHA256_FIXED_SIGNING;
-    let key = signature::EcdsaKeyPair::generate_pkcs8(algorithm, &SystemRandom::new()).unwrap();
-    let text = base64::engine::general_purpose::STANDARD.encode(key.as_ref());
-    let lines = text.as_bytes().chunks(64).map(|line| String::from_utf8_lossy(line)).collect::<Vec<_>>().join("\n");
-    format!("-----BEGIN PRIVATE KEY-----\n{lines}\n-----END PRIVATE KEY-----\n")
+/// A new pair of keys for the tokens of service accounts: the private one and the public one, as PEM.
+fn service_account_keys() -> (String, String) {
+    use ring::signature::{ECDSA_P256_SHA256_FIXED_SIGNING, EcdsaKeyPair, KeyPair as _};
+    /// What stands before the point of a public key of the curve P-256 (`SubjectPublicKeyInfo`).
+    const HEAD: [u8; 26] = [
+        0x30, 0x59, 0x30, 0x13, 0x06, 0x07, 0x2a, 0x86, 0x48, 0xce, 0x3d, 0x02, 0x01, 0x06, 0x08, 0x2a, 0x86, 0x48,
+        0xce, 0x3d, 0x03, 0x01, 0x07, 0x03, 0x42, 0x00,
+    ];
+    let random = ring::rand::SystemRandom::new();
+    let private = EcdsaKeyPair::generate_pkcs8(&ECDSA_P256_SHA256_FIXED_SIGNING, &random).unwrap();
+    let pair = EcdsaKeyPair::from_pkcs8(&ECDSA_P256_SHA256_FIXED_SIGNING, private.as_ref(), &random).unwrap();
+    let public = [&HEAD[..], pair.public_key().as_ref()].concat();
+    let pem = |label: &str, der: &[u8]| {
+        let text = base64::engine::general_purpose::STANDARD.encode(der);
+        let lines = text.as_bytes().chunks(64).map(String::from_utf8_lossy).collect::<Vec<_>>().join("\n");
+        format!("-----BEGIN {label}-----\n{lines}\n-----END {label}-----\n")
+    };
+    (pem("PRIVATE KEY", private.as_ref()), pem("PUBLIC KEY", &public))
 }
 
 /// A shell that starts what it is told, a line each, and says the process id. At the end of its input, which comes at the
