@@ -54,6 +54,11 @@ impl Target {
         Self { front, scenario: Scenario::begin(name, "default".to_owned(), None) }
     }
 
+    /// Whether this is a real control plane.
+    pub(crate) fn is_real(&self) -> bool {
+        matches!(self.front, Front::Real(_))
+    }
+
     /// The namespace of the test.
     pub(crate) fn namespace(&self) -> &str {
         &self.scenario.namespace

@@ -13,6 +13,10 @@ use crate::target::{SECOND_PASS, TARGET, envtest, scenarios};
 /// Tests that run on the development cluster only: a test or the beginning of its name, and why.
 const DEVCLUSTER_ONLY: &[(&str, &str)] = &[
     ("fixtures::a_run_becomes_a_case_that_passes", "is about what is kept of runs, not about the API"),
+    (
+        "release::hooks::h32_a_failed_hook_says_how_its_pod_ended_and_what_it_said",
+        "reads what a Pod has written, which only a kubelet has",
+    ),
     ("runs::", "are about what is kept of runs, not about the API"),
 ];
 

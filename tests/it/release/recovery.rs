@@ -106,8 +106,13 @@ async fn objects(site: &Site) -> BTreeMap<String, (Value, String)> {
             let kind = object["kind"].as_str().unwrap_or_default().to_owned();
             object.as_object_mut().unwrap().remove("status");
             let metadata = object["metadata"].as_object_mut().unwrap();
-            for field in ["uid", "resourceVersion", "generation", "creationTimestamp", "managedFields"] {
+            for field in ["uid", "resourceVersion", "generation", "creationTimestamp", "managedFields", "namespace"] {
                 metadata.remove(field);
+            }
+            if let Some(spec) = object["spec"].as_object_mut().filter(|_| kind == "Service") {
+                // The server chooses them.
+                spec.remove("clusterIP");
+                spec.remove("clusterIPs");
             }
             if kind == "Job" {
                 // The uid of the Job is in it.
@@ -124,7 +129,9 @@ async fn kill_at_every_request(operation: Operation) {
     perform(&site, operation).await.unwrap();
     let expected = objects(&site).await;
     let mut places = 0;
-    'places: for write in 0.. {
+    // A real control plane takes seconds for each place: some of them are enough there.
+    let step = if site.api.is_real() { 6 } else { 1 };
+    'places: for write in (0..).step_by(step) {
         for performed in [false, true] {
             let site = prepared(operation).await;
             let before = objects(&site).await;
@@ -161,7 +168,7 @@ async fn kill_at_every_request(operation: Operation) {
             assert_eq!((deployed, pending), (wanted, 0), "{place}: {history:?}");
         }
     }
-    assert!(places > 10, "{operation:?} has only {places} places to die");
+    assert!(places * step > 10, "{operation:?} has only {places} places to die");
 }
 
 /// The same objects with the same contents. A hook that stays may have run although the undisturbed run had no such
