@@ -14,25 +14,24 @@ async fn what_hooks_measure_is_exported_as_long_as_the_application_is_there() {
     let app = world.install("miniflux", bundle::read(&root().join("examples/miniflux")).unwrap(), json!({})).await;
     world.cluster.patch_application(&app.id, &json!({"packageVersion": "0.1.0"})).await.unwrap();
     app.ready().await;
+    let name = app.id.to_string();
     let metrics = &world.services.metrics;
     let hooks = metrics.hooks_text().unwrap();
     let feeds =
         hooks.lines().find(|line| line.starts_with("hook_miniflux_feeds{")).unwrap_or_else(|| panic!("{hooks}"));
-    assert!(feeds.contains("application=\"default.miniflux\"") && feeds.contains("hook=\""), "{feeds}");
+    assert!(feeds.contains(&format!("application=\"{name}\"")) && feeds.contains("hook=\""), "{feeds}");
     // A schedule may add one between the two.
     let kinds = runs_of(&app.records());
     let host = metrics.host_text().unwrap();
     let runs = host.lines().filter(|line| line.starts_with("barbless_hook_runs_total{"));
     assert!(runs.filter(|line| line.contains("result=\"success\"")).count() >= kinds, "{kinds} kinds\n{host}");
-    assert!(
-        host.contains("barbless_queue_length{application=\"default.miniflux\",queue=\"default.miniflux\"} 0"),
-        "{host}"
-    );
+    let queue = format!("barbless_queue_length{{application=\"{name}\",queue=\"{name}\"}} 0");
+    assert!(host.contains(&queue), "{host}");
     assert!(host.contains("state=\"Ready\"} 1"), "{host}");
 
     app.delete().await;
     for _ in 0..500 {
-        if !metrics.host_text().unwrap().contains("default.miniflux") {
+        if !metrics.host_text().unwrap().contains(&name) {
             assert_eq!(metrics.hooks_text().unwrap().trim(), "");
             return;
         }
