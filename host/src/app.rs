@@ -9,7 +9,7 @@ use tower::ServiceBuilder;
 
 use crate::cli::{Cli, Command};
 use crate::report::{Exit, Report};
-use crate::{build, dev, fixtures, history, inspect, plan, render, replay, telemetry};
+use crate::{build, dev, devcluster, fixtures, history, inspect, plan, render, replay, telemetry};
 
 /// Does what was typed.
 ///
@@ -19,6 +19,7 @@ pub fn run(cli: Cli) -> Result<Exit, Report> {
     telemetry::start(&cli.log_level, cli.log_format)?;
     match cli.command {
         Command::Dev(args) => runtime()?.block_on(dev::run(&args)),
+        Command::Devcluster(args) => runtime()?.block_on(devcluster::command(&args)),
         Command::Build(args) => build_hooks(&args),
         Command::Render(args) => render::command(&args),
         Command::Plan(args) => runtime()?.block_on(plan::command(&args)),

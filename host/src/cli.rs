@@ -1,6 +1,6 @@
 //! What was typed. Nothing is done here.
 
-use std::net::SocketAddr;
+use std::net::{IpAddr, SocketAddr};
 use std::path::PathBuf;
 use std::time::Duration;
 
@@ -54,6 +54,9 @@ pub enum Command {
     Replay(Replay),
     /// Say what a component is: imports, hooks, what it asks for, digest and size.
     Inspect(Inspect),
+    /// Serve a Kubernetes API from this process, for kubectl and other clients, until it is interrupted; the URL is
+    /// printed.
+    Devcluster(Devcluster),
     /// Print the custom resource definitions of the host as YAML.
     Crds,
     /// Compiles a component from standard input to standard output: the child process of the sandbox.
@@ -107,6 +110,34 @@ pub struct Dev {
     /// How the summary of --once is printed.
     #[arg(short, long, value_enum, default_value = "table")]
     pub output: Output,
+}
+
+/// `barbless devcluster`
+#[derive(Debug, Args)]
+pub struct Devcluster {
+    /// Address to listen on. Whoever reaches it may do everything: there are no passwords.
+    #[arg(long, value_name = "IP", default_value = "127.0.0.1")]
+    pub address: IpAddr,
+    /// Port to listen on; 0 takes a free one.
+    #[arg(long, env = "BARBLESS_DEVCLUSTER_PORT", default_value_t = 8001)]
+    pub port: u16,
+    /// Keep the cluster in this folder.
+    #[arg(long, env = "BARBLESS_DATA_DIR", value_name = "DIR")]
+    pub data_dir: Option<PathBuf>,
+    /// Write a kubeconfig of the cluster to this file.
+    #[arg(long, value_name = "FILE")]
+    pub kubeconfig: Option<PathBuf>,
+    /// Let Deployments, Jobs, Pods and other workloads be as they are written: nothing becomes ready.
+    #[arg(long)]
+    pub no_controllers: bool,
+}
+
+impl Devcluster {
+    /// Where to listen.
+    #[must_use]
+    pub fn listen(&self) -> SocketAddr {
+        SocketAddr::new(self.address, self.port)
+    }
 }
 
 /// `barbless build`

@@ -113,7 +113,7 @@ pub async fn run(args: &Dev) -> Result<Exit, Report> {
     let name = args.name.clone().unwrap_or_else(|| default_name(&manifest.name));
     let id = identity(&args.namespace, &name)?;
 
-    let devcluster = start_devcluster(args).await?;
+    let devcluster = start_devcluster(args.data_dir.as_deref(), true).await?;
     let server = devcluster
         .serve(args.listen)
         .await
@@ -168,7 +168,7 @@ pub async fn run(args: &Dev) -> Result<Exit, Report> {
 }
 
 /// Waits until the user, or whoever started this, wants it to end.
-async fn interrupted() {
+pub(crate) async fn interrupted() {
     use tokio::signal::unix::{SignalKind, signal};
     match signal(SignalKind::terminate()) {
         Ok(mut terminate) => {
@@ -259,8 +259,12 @@ pub(crate) fn identity(namespace: &str, name: &str) -> Result<ApplicationId, Rep
     })
 }
 
-async fn start_devcluster(args: &Dev) -> Result<DevCluster, Report> {
-    let data_dir = match &args.data_dir {
+/// Starts a development cluster that is kept in the folder `cluster` of a data folder, if one is given.
+///
+/// # Errors
+/// A report for the user.
+pub(crate) async fn start_devcluster(data_dir: Option<&Path>, controllers: bool) -> Result<DevCluster, Report> {
+    let kept = match data_dir {
         Some(dir) => {
             let dir = dir.join("cluster");
             std::fs::create_dir_all(&dir)
@@ -269,10 +273,10 @@ async fn start_devcluster(args: &Dev) -> Result<DevCluster, Report> {
         }
         None => None,
     };
-    let config = barbless_devcluster::Config { data_dir, ..barbless_devcluster::Config::default() };
+    let config = barbless_devcluster::Config { data_dir: kept, controllers, ..barbless_devcluster::Config::default() };
     DevCluster::start(config).await.map_err(|error| {
         let report = Report::of("DevClusterFailed", &error);
-        match &args.data_dir {
+        match data_dir {
             Some(dir) => report.at(dir.display().to_string()).hint(
                 "is another barbless dev using this folder? otherwise its data may be damaged: remove the folder, or give \
                  another --data-dir",

@@ -11,6 +11,7 @@ pub mod driver;
 
 pub mod build;
 pub mod bundle;
+mod devcluster;
 mod fixtures;
 mod history;
 mod inspect;

@@ -87,6 +87,37 @@ fn errors_have_a_code_a_place_and_a_hint_and_go_to_standard_error() {
 }
 
 #[test]
+fn a_devcluster_says_where_it_is_serves_and_ends_when_it_is_told_to() {
+    use std::io::{BufRead as _, BufReader, Read as _, Write as _};
+
+    let folder = tempfile::tempdir().unwrap();
+    let kubeconfig = folder.path().join("kubeconfig");
+    let mut child = std::process::Command::new(env!("CARGO_BIN_EXE_barbless"))
+        .args(["devcluster", "--port", "0", "--kubeconfig", kubeconfig.to_str().unwrap()])
+        .stdout(std::process::Stdio::piped())
+        .spawn()
+        .unwrap();
+    let mut url = String::new();
+    BufReader::new(child.stdout.take().unwrap()).read_line(&mut url).unwrap();
+    let address = url.trim().strip_prefix("http://").unwrap();
+    assert!(std::fs::read_to_string(&kubeconfig).unwrap().contains(url.trim()));
+
+    let mut connection = std::net::TcpStream::connect(address).unwrap();
+    connection.write_all(b"GET /version HTTP/1.0\r\n\r\n").unwrap();
+    let mut answer = String::new();
+    connection.read_to_string(&mut answer).unwrap();
+    assert!(answer.starts_with("HTTP/1.0 200") && answer.contains("gitVersion"), "{answer}");
+
+    let taken = barbless(&["devcluster", "--port", address.rsplit(':').next().unwrap()]);
+    assert_eq!(taken.status.code(), Some(1));
+    assert!(text(&taken.stderr).contains("error[ListenFailed]"), "{}", text(&taken.stderr));
+
+    let told = std::process::Command::new("kill").args(["-TERM", &child.id().to_string()]).status().unwrap();
+    assert!(told.success());
+    assert_eq!(child.wait().unwrap().code(), Some(0));
+}
+
+#[test]
 fn inspect_can_do_without_running_the_component() {
     let output = barbless(&["inspect", "examples/minimal/hooks/minimal-hooks.wasm", "--no-run", "-o", "json"]);
     assert_eq!(output.status.code(), Some(0), "{}", text(&output.stderr));
