@@ -218,7 +218,7 @@ async fn begin() -> Result<ControlPlane, String> {
         Source::Programs(folder) => {
             let programs = Programs::new(&folder)?;
             let config = programs.config().await;
-            (config, Some(programs.start().await?))
+            (config, Some(programs.start(&CONTROLLERS).await?))
         }
     };
     // What the host does about errors is under test.
@@ -230,6 +230,35 @@ async fn begin() -> Result<ControlPlane, String> {
     let line = format!("control plane: Kubernetes {}, started in {took:.1} s\n", version["gitVersion"]);
     std::io::stdout().write_all(line.as_bytes()).ok();
     Ok(ControlPlane { config, client, runtime: tokio::runtime::Handle::current(), _supervisor: supervisor })
+}
+
+/// A control plane in which nothing happens by itself, but that owned objects go with their owners.
+pub(crate) struct Bare {
+    client: kube::Client,
+    _supervisor: Supervisor,
+}
+
+impl Bare {
+    /// A client of an administrator.
+    pub(crate) fn client(&self) -> kube::Client {
+        self.client.clone()
+    }
+}
+
+/// Starts a control plane in which nothing happens by itself. It is always made of programs.
+///
+/// # Errors
+/// What is missing, or why it does not start.
+pub(crate) async fn bare() -> Result<Bare, String> {
+    let Source::Programs(folder) = source()? else {
+        return Err("a cluster that exists has controllers: unset USE_EXISTING_CLUSTER".to_owned());
+    };
+    let programs = Programs::new(&folder)?;
+    let mut config = programs.config().await;
+    config.default_retry = false;
+    let supervisor = programs.start(&["garbage-collector-controller"]).await?;
+    let client = kube::Client::try_from(config).map_err(|error| error.to_string())?;
+    Ok(Bare { client, _supervisor: supervisor })
 }
 
 /// Makes what a node and an administrator would have made, as the development cluster has it.
@@ -311,7 +340,7 @@ impl Programs {
     }
 
     /// Starts all three, and returns when the API server is ready.
-    async fn start(&self) -> Result<Supervisor, String> {
+    async fn start(&self, controllers: &[&str]) -> Result<Supervisor, String> {
         let Self { etcd, peer, api, token, .. } = self;
         let tokens = self.write("tokens.csv", &format!("{token},admin,admin,\"system:masters\"\n"))?;
         let (private, public) = service_account_keys();
@@ -372,7 +401,7 @@ impl Programs {
             &self.programs.join("kube-controller-manager"),
             &[
                 format!("--kubeconfig={kubeconfig}"),
-                format!("--controllers={}", CONTROLLERS.join(",")),
+                format!("--controllers={}", controllers.join(",")),
                 "--leader-elect=false".to_owned(),
                 format!("--service-account-private-key-file={private}"),
                 format!("--root-ca-file={certificates}/apiserver.crt"),

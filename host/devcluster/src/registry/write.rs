@@ -149,6 +149,8 @@ impl Registry {
             remove(&mut object, &["status"]);
         }
         let warnings = self.decode(resource, &mut object, options)?;
+        // What the server adds from here on is nobody's.
+        let mut shown = object.clone();
         if resource.is("", "Service") {
             self.allocate_service(&mut object);
         }
@@ -179,12 +181,11 @@ impl Registry {
             if resource.custom.is_none() {
                 // The typed zero object of a built-in kind has these; they are not "added".
                 for field in ["spec", "status"] {
-                    if object.get(field).is_some() {
+                    if shown.get(field).is_some() {
                         set(&mut nothing, &[field], json!({}));
                     }
                 }
             }
-            let mut shown = object.clone();
             let reset: &[&str] = if resource.has_status() { &["f:status"] } else { &[] };
             if resource.has_status() {
                 remove(&mut shown, &["status"]);

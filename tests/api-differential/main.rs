@@ -1,0 +1,126 @@
+//! Asks the development cluster and a real API server the same random questions, and compares every answer.
+//!
+//! `tests/api-differential/run [--requests N] [--seed N] [--episode N]`. An episode is a namespace of its own in which some
+//! sixty requests follow each other: what they do is drawn from the seed. It ends at the first difference, since what comes
+//! after one says nothing. What a server draws by itself (uids, versions, times, addresses) is replaced by what it
+//! is the first, second, … of, so that two answers are equal if they mean the same.
+#![expect(clippy::unwrap_used, reason = "a check that meets something unexpected ends")]
+#![expect(clippy::print_stdout, clippy::print_stderr, reason = "a check talks to people")]
+#![allow(dead_code, reason = "the control plane is that of the tests, and not all of it is needed here")]
+
+#[path = "../it/envtest.rs"]
+mod envtest;
+mod generate;
+mod objects;
+mod side;
+
+use std::process::ExitCode;
+
+use barbless_devcluster::{Config, DevCluster};
+use generate::Episode;
+use serde_json::Value;
+use side::{Answer, Side};
+use tower::ServiceBuilder;
+
+/// Requests of one episode.
+const LENGTH: usize = 60;
+/// After so many differences the rest would say little.
+const DIFFERENCES: u64 = 40;
+
+/// Differences that are meant, and why.
+const EXPLAINED: &[(&str, fn(&side::Request, &Answer, &Answer) -> bool)] = &[];
+
+fn main() -> ExitCode {
+    let arguments: Vec<String> = std::env::args().collect();
+    let number = |name: &str| {
+        let at = arguments.iter().position(|it| it == name)?;
+        arguments.get(at + 1)?.parse::<u64>().ok()
+    };
+    let (requests, seed) = (number("--requests").unwrap_or(5_000), number("--seed").unwrap_or(1));
+    let runtime = tokio::runtime::Builder::new_multi_thread().enable_all().build().unwrap();
+    runtime.block_on(compare(requests, seed, number("--episode")))
+}
+
+async fn compare(requests: u64, seed: u64, only: Option<u64>) -> ExitCode {
+    let devcluster = DevCluster::start(Config { controllers: false, ..Config::default() }).await.unwrap();
+    let plane = match envtest::bare().await {
+        Ok(plane) => plane,
+        Err(why) => {
+            eprintln!("no real control plane: {why}");
+            return ExitCode::FAILURE;
+        }
+    };
+    let service = ServiceBuilder::new()
+        .map_request(|request: axum::http::Request<kube::client::Body>| request.map(axum::body::Body::new))
+        .service(devcluster.router());
+    let clients = (kube::Client::new(service, "default"), plane.client());
+    for (name, client) in [("the development cluster", &clients.0), ("the real server", &clients.1)] {
+        if let Err(why) = objects::define(client).await {
+            eprintln!("{name} does not take the definition of the test: {why}");
+            return ExitCode::FAILURE;
+        }
+    }
+    let (mut asked, mut explained, mut unexplained, mut episode) = (0, 0, 0, only.unwrap_or(0));
+    while asked < requests && unexplained < DIFFERENCES {
+        let mut scene = Episode::new(seed, episode);
+        let mut sides = (Side::new(clients.0.clone()), Side::new(clients.1.clone()));
+        for _ in 0..LENGTH {
+            let request = scene.next(&sides.1);
+            let (ours, theirs) = futures::join!(sides.0.ask(&request), sides.1.ask(&request));
+            asked += 1;
+            if ours == theirs {
+                continue;
+            }
+            if let Some((why, _)) = EXPLAINED.iter().find(|(_, is)| is(&request, &ours, &theirs)) {
+                explained += 1;
+                println!("episode {episode}: explained: {why}");
+            } else {
+                unexplained += 1;
+                report(episode, &request, &ours, &theirs);
+            }
+            break;
+        }
+        futures::join!(sides.0.leave(&scene.namespace), sides.1.leave(&scene.namespace));
+        episode += 1;
+        if only.is_some() {
+            break;
+        }
+    }
+    let same = asked - explained - unexplained;
+    println!("seed {seed}: {episode} episodes");
+    println!("compared {asked} requests, {same} identical, {explained} explained, {unexplained} unexplained");
+    if unexplained == 0 { ExitCode::SUCCESS } else { ExitCode::FAILURE }
+}
+
+fn report(episode: u64, request: &side::Request, ours: &Answer, theirs: &Answer) {
+    println!("episode {episode}: {} {}\n  {} {}", request.method, request.path, request.kind, request.body);
+    if ours.code != theirs.code {
+        println!("  code: ours {}, theirs {}", ours.code, theirs.code);
+    }
+    for (text, ours, theirs) in [("warnings", &ours.warnings, &theirs.warnings), ("body", &ours.body, &theirs.body)] {
+        let mut lines = Vec::new();
+        differences(text, ours, theirs, &mut lines);
+        lines.truncate(12);
+        lines.iter().for_each(|line| println!("  {line}"));
+    }
+}
+
+/// A line for each place at which two values differ.
+fn differences(place: &str, ours: &Value, theirs: &Value, lines: &mut Vec<String>) {
+    match (ours, theirs) {
+        (Value::Object(a), Value::Object(b)) => {
+            let keys: std::collections::BTreeSet<&String> = a.keys().chain(b.keys()).collect();
+            for key in keys {
+                let get = |map: &serde_json::Map<String, Value>| map.get(key).cloned().unwrap_or(Value::Null);
+                differences(&format!("{place}.{key}"), &get(a), &get(b), lines);
+            }
+        }
+        (Value::Array(a), Value::Array(b)) if a.len() == b.len() => {
+            for (index, (a, b)) in a.iter().zip(b).enumerate() {
+                differences(&format!("{place}[{index}]"), a, b, lines);
+            }
+        }
+        _ if ours == theirs => {}
+        _ => lines.push(format!("{place}: ours {ours}, theirs {theirs}")),
+    }
+}
