@@ -4,10 +4,12 @@
 //! sixty requests follow each other: what they do is drawn from the seed. It ends at the first difference, since what comes
 //! after one says nothing. What a server draws by itself (uids, versions, times, addresses) is replaced by what it
 //! is the first, second, … of, so that two answers are equal if they mean the same.
-#![expect(clippy::unwrap_used, reason = "a check that meets something unexpected ends")]
+#![expect(clippy::unwrap_used, clippy::panic, reason = "a check that meets something unexpected ends")]
 #![expect(clippy::print_stdout, clippy::print_stderr, reason = "a check talks to people")]
 #![allow(dead_code, reason = "the control plane is that of the tests, and not all of it is needed here")]
 
+#[path = "../it/envtest/bare.rs"]
+mod bare;
 #[path = "../it/envtest.rs"]
 mod envtest;
 mod generate;
@@ -27,8 +29,11 @@ const LENGTH: usize = 60;
 /// After so many differences the rest would say little.
 const DIFFERENCES: u64 = 40;
 
+/// Whether a difference is one that is meant.
+type Meant = fn(&side::Request, &Answer, &Answer) -> bool;
+
 /// Differences that are meant, and why.
-const EXPLAINED: &[(&str, fn(&side::Request, &Answer, &Answer) -> bool)] = &[];
+const EXPLAINED: &[(&str, Meant)] = &[];
 
 fn main() -> ExitCode {
     let arguments: Vec<String> = std::env::args().collect();
@@ -43,7 +48,7 @@ fn main() -> ExitCode {
 
 async fn compare(requests: u64, seed: u64, only: Option<u64>) -> ExitCode {
     let devcluster = DevCluster::start(Config { controllers: false, ..Config::default() }).await.unwrap();
-    let plane = match envtest::bare().await {
+    let plane = match bare::start().await {
         Ok(plane) => plane,
         Err(why) => {
             eprintln!("no real control plane: {why}");

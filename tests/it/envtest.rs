@@ -218,7 +218,7 @@ async fn begin() -> Result<ControlPlane, String> {
         Source::Programs(folder) => {
             let programs = Programs::new(&folder)?;
             let config = programs.config().await;
-            (config, Some(programs.start(&CONTROLLERS).await?))
+            (config, Some(programs.start(&CONTROLLERS).await?.0))
         }
     };
     // What the host does about errors is under test.
@@ -230,35 +230,6 @@ async fn begin() -> Result<ControlPlane, String> {
     let line = format!("control plane: Kubernetes {}, started in {took:.1} s\n", version["gitVersion"]);
     std::io::stdout().write_all(line.as_bytes()).ok();
     Ok(ControlPlane { config, client, runtime: tokio::runtime::Handle::current(), _supervisor: supervisor })
-}
-
-/// A control plane in which nothing happens by itself, but that owned objects go with their owners.
-pub(crate) struct Bare {
-    client: kube::Client,
-    _supervisor: Supervisor,
-}
-
-impl Bare {
-    /// A client of an administrator.
-    pub(crate) fn client(&self) -> kube::Client {
-        self.client.clone()
-    }
-}
-
-/// Starts a control plane in which nothing happens by itself. It is always made of programs.
-///
-/// # Errors
-/// What is missing, or why it does not start.
-pub(crate) async fn bare() -> Result<Bare, String> {
-    let Source::Programs(folder) = source()? else {
-        return Err("a cluster that exists has controllers: unset USE_EXISTING_CLUSTER".to_owned());
-    };
-    let programs = Programs::new(&folder)?;
-    let mut config = programs.config().await;
-    config.default_retry = false;
-    let supervisor = programs.start(&["garbage-collector-controller"]).await?;
-    let client = kube::Client::try_from(config).map_err(|error| error.to_string())?;
-    Ok(Bare { client, _supervisor: supervisor })
 }
 
 /// Makes what a node and an administrator would have made, as the development cluster has it.
@@ -288,7 +259,7 @@ async fn furnish(client: &kube::Client) -> Result<(), String> {
 }
 
 /// The programs, before they run.
-struct Programs {
+pub(crate) struct Programs {
     programs: PathBuf,
     /// Where they keep their state.
     state: PathBuf,
@@ -304,7 +275,7 @@ fn free_port() -> u16 {
 }
 
 impl Programs {
-    fn new(programs: &Path) -> Result<Self, String> {
+    pub(crate) fn new(programs: &Path) -> Result<Self, String> {
         for program in PROGRAMS {
             if !programs.join(program).is_file() {
                 return Err(format!("{} has no {program}", programs.display()));
@@ -327,7 +298,7 @@ impl Programs {
         )
     }
 
-    async fn config(&self) -> kube::Config {
+    pub(crate) async fn config(&self) -> kube::Config {
         let kubeconfig = Kubeconfig::from_yaml(&self.kubeconfig()).expect("this kubeconfig is our own");
         let options = KubeConfigOptions::default();
         kube::Config::from_custom_kubeconfig(kubeconfig, &options).await.expect("this kubeconfig is our own")
@@ -339,8 +310,8 @@ impl Programs {
         Ok(path.to_string_lossy().into_owned())
     }
 
-    /// Starts all three, and returns when the API server is ready.
-    async fn start(&self, controllers: &[&str]) -> Result<Supervisor, String> {
+    /// Starts all three, and returns when the API server is ready; beside what ends them, those that serve the API.
+    pub(crate) async fn start(&self, controllers: &[&str]) -> Result<(Supervisor, [Process; 2]), String> {
         let Self { etcd, peer, api, token, .. } = self;
         let tokens = self.write("tokens.csv", &format!("{token},admin,admin,\"system:masters\"\n"))?;
         let (private, public) = service_account_keys();
@@ -413,7 +384,7 @@ impl Programs {
                 "--profiling=false".to_owned(),
             ],
         )?;
-        Ok(supervisor)
+        Ok((supervisor, [etcd_runs, api_runs]))
     }
 }
 
@@ -439,7 +410,7 @@ fn service_account_keys() -> (String, String) {
 
 /// A shell that starts what it is told, a line each, and says the process id. At the end of its input, which comes at the
 /// latest with the end of this process, it kills all of them and removes the folder.
-struct Supervisor {
+pub(crate) struct Supervisor {
     state: PathBuf,
     commands: ChildStdin,
     started: BufReader<ChildStdout>,
@@ -483,9 +454,9 @@ impl Supervisor {
 }
 
 /// A program that was started.
-struct Process {
+pub(crate) struct Process {
     name: String,
-    id: String,
+    pub(crate) id: String,
     log: PathBuf,
 }
 
