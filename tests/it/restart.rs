@@ -135,3 +135,47 @@ async fn no_change_is_lost_while_the_bindings_of_an_application_begin() {
     }
     assert_eq!(missing, Vec::<usize>::new(), "feeds that no object shows");
 }
+
+/// The objects of the application, without what the cluster makes by itself and without records: names, and which object
+/// of that name and which state of it that is.
+async fn objects(app: &Running) -> Vec<(String, Value, Value)> {
+    let mut objects = Vec::new();
+    for (api_version, kind) in [("v1", "ConfigMap"), ("v1", "Secret"), ("v1", "Service"), ("apps/v1", "Deployment")] {
+        for name in app.names(api_version, kind).await {
+            let object = app.object(api_version, kind, &name).await.unwrap();
+            let of = |field: &str| object["metadata"][field].clone();
+            objects.push((format!("{kind} {name}"), of("uid"), of("resourceVersion")));
+        }
+    }
+    objects
+}
+
+#[tokio::test(flavor = "multi_thread")]
+async fn a_restart_of_an_application_that_is_as_wanted_touches_none_of_its_objects() {
+    let world = World::new().await;
+    let first = installed(&world, json!({"adminName": "ada"})).await;
+    world.quiet().await;
+    let before = objects(&first).await;
+    assert!(
+        before.iter().any(|(name, ..)| name.ends_with("-endpoint")),
+        "what an afterHelm hook found out makes an object: {before:#?}"
+    );
+    for restart in 1..=2 {
+        let hooks = runs(&first, Stage::AfterHelm).len();
+        first.handle.stop();
+        world.quiet().await;
+        let second = world.begin(&first.id, &first.shelf, Grants::AsAsked);
+        // Runs are kept for both: the hook has run once more in this process.
+        for _ in 0..1_200 {
+            if runs(&second, Stage::AfterHelm).len() > hooks {
+                break;
+            }
+            tokio::time::sleep(Duration::from_millis(50)).await;
+        }
+        assert!(runs(&second, Stage::AfterHelm).len() > hooks, "restart {restart}: the hook does not run");
+        second.ready().await;
+        world.quiet().await;
+        assert_eq!(objects(&second).await, before, "restart {restart}");
+        second.handle.stop();
+    }
+}

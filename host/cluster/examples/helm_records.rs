@@ -14,6 +14,7 @@ use barbless_domain::grant::Scope;
 use barbless_domain::identity::{ApplicationId, Gvk, ObjectRef};
 use barbless_domain::release::history::{self, Action};
 use barbless_domain::release::{InventoryItem, Plan, PlanInput, ReleaseAction, ReleaseStatus, Rendered, plan};
+use barbless_domain::values::Patches;
 use jiff::Timestamp;
 use serde_json::{Value, json};
 
@@ -150,6 +151,7 @@ impl Session {
             rollback_of,
             set_aside: None,
             seed: None,
+            patches: const { &Patches::EMPTY },
             take_over,
             kept_revisions: history::KEPT_REVISIONS,
         };

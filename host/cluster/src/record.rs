@@ -15,6 +15,7 @@ use barbless_domain::release::{
     HelmHook, HookEvent, InventoryItem, MAINTENANCE_LABEL, Plan, ReleaseObject, ReleaseStatus, Rendered, defined_by,
     sort_hooks,
 };
+use barbless_domain::values::Patches;
 use jiff::Timestamp;
 use serde_json::{Map, Value};
 
@@ -72,6 +73,8 @@ pub struct Record {
     /// Seed of random functions of its templates, in hexadecimal digits. It stays the same in all revisions, and is as
     /// secret as what templates make of it.
     pub seed: Option<String>,
+    /// What hooks have set in the values that it was rendered with, or since then: the next process begins with it.
+    pub patches: Patches,
     /// The revision that this one went back to.
     pub rollback_of: Option<u32>,
     /// What it drops but could not delete, because the cluster served the kind under no version when it was begun. Should
@@ -239,6 +242,7 @@ impl Record {
             rollback_of,
             set_aside,
             seed,
+            patches,
             ..
         } = *new;
         let hooks = plan.all_hooks().into_iter().cloned().enumerate();
@@ -263,6 +267,7 @@ impl Record {
             digest: plan.digest.clone(),
             set_aside: set_aside.map(str::to_owned),
             seed: seed.map(str::to_owned),
+            patches: patches.clone(),
             rollback_of,
             out_of_reach,
             maintenance: plan.objects().any(|it| label(&it.object, MAINTENANCE_LABEL).is_some()),
@@ -284,6 +289,23 @@ impl Record {
                 why: error.to_string(),
             })
         })
+    }
+
+    /// Packs it, and without what hooks set if it does not fit with that: no release fails for the sake of the process
+    /// after this one. It may still be too large.
+    fn fitting(&mut self) -> Result<String, RecordError> {
+        let payload = self.packed()?;
+        if payload.len() <= RECORD_BYTES || self.patches.is_empty() {
+            return Ok(payload);
+        }
+        let application = &self.application;
+        tracing::warn!(
+            %application,
+            bytes = payload.len(),
+            "the release record has no room for what hooks set in the values: a restart forgets it"
+        );
+        self.patches = Patches::default();
+        self.packed()
     }
 
     /// The largest parts, for people who have to make it smaller.
@@ -413,6 +435,8 @@ pub struct NewRevision<'a> {
     pub set_aside: Option<&'a str>,
     /// Seed of random functions of its templates, see [`Record::seed`].
     pub seed: Option<&'a str>,
+    /// What hooks have set in the values, see [`Record::patches`]. If the record does not fit with it, it goes without.
+    pub patches: &'a Patches,
     /// Whether a release of the same name that Helm installed becomes ours.
     pub take_over: bool,
     /// Revisions that are kept, this one included; [`history::KEPT_REVISIONS`] unless somebody wants another number, 0
@@ -478,7 +502,7 @@ impl Cluster {
         let first_deployed = stored.iter().rev().find_map(|it| it.record.as_ref()?.first_deployed);
         let out_of_reach = self.out_of_reach(&new.plan.prune).await?;
         let mut record = Record::new(application, number, first_deployed, out_of_reach, &new);
-        let payload = record.packed()?;
+        let payload = record.fitting()?;
         if payload.len() > RECORD_BYTES {
             return Err(RecordError::TooLarge { bytes: payload.len(), largest: record.largest() });
         }
@@ -501,6 +525,27 @@ impl Cluster {
             Err(error) if error.is_already_exists() => Err(self.lost_race(&record).await?),
             created => Ok(created.map(|()| record)?),
         }
+    }
+
+    /// Writes what hooks have set in the values into a record that nobody works on, if it says something else.
+    ///
+    /// # Errors
+    /// See [`RecordError`].
+    pub async fn keep_patches(
+        &self,
+        record: &mut Record,
+        patches: &Patches,
+        now: Timestamp,
+    ) -> Result<(), RecordError> {
+        if record.patches == *patches || record.written_by_helm || record.owner.is_some() {
+            return Ok(());
+        }
+        let before = std::mem::replace(&mut record.patches, patches.clone());
+        record.fitting()?;
+        if record.patches == before {
+            return Ok(());
+        }
+        self.store(record, store::Hold::Keep, now).await
     }
 
     /// Those of the objects whose kind the cluster serves under no version.

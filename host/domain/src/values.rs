@@ -75,6 +75,9 @@ impl From<Patch> for StoredPatch {
 }
 
 impl Patches {
+    /// None.
+    pub const EMPTY: Self = Self { entries: Vec::new() };
+
     /// All of them, in order.
     #[must_use]
     pub fn entries(&self) -> &[Patch] {
@@ -104,6 +107,17 @@ impl Patches {
         self.entries
             .retain(|entry| entry.change.pointer != change.pointer && !entry.change.pointer.starts_with(&below));
         self.entries.push(Patch { hook: hook.to_owned(), change: change.clone() });
+    }
+
+    /// The hooks that made them, in the order of their first change.
+    fn hooks(&self) -> Vec<&str> {
+        let mut hooks: Vec<&str> = Vec::new();
+        for entry in &self.entries {
+            if !hooks.contains(&entry.hook.as_str()) {
+                hooks.push(&entry.hook);
+            }
+        }
+        hooks
     }
 
     /// Applies all of them to the layers below. What cannot be applied any more, because something that is no object
@@ -281,6 +295,15 @@ pub struct Values {
     values_bytes: u64,
 }
 
+/// What a hook set before and is left out now.
+#[derive(Debug, Clone, PartialEq)]
+pub struct Unfit {
+    /// The hook.
+    pub hook: String,
+    /// What is wrong with it.
+    pub problems: Vec<Problem>,
+}
+
 impl Values {
     /// The values of a package for settings of a user.
     ///
@@ -295,6 +318,51 @@ impl Values {
     ) -> Result<Self, Vec<Problem>> {
         let computed = compute(&package, &settings, &patches, previous, values_bytes)?;
         Ok(Self { package, settings, patches, computed, values_bytes })
+    }
+
+    /// The values of a package with what hooks set before: of an earlier process, or of an earlier version. That it was
+    /// valid then says nothing, so what does not fit is left out: changes of settings one by one, and otherwise all that
+    /// a hook changed, because half of it may be worse than nothing. Also gives why, once for each hook that lost any.
+    ///
+    /// # Errors
+    /// As [`compute`] without any of it.
+    pub fn restored(
+        package: Arc<Package>,
+        settings: Value,
+        patches: &Patches,
+        values_bytes: u64,
+    ) -> Result<(Self, Vec<Unfit>), Vec<Problem>> {
+        let mut values = Self::new(package, settings, Patches::default(), None, values_bytes)?;
+        let mut unfit: Vec<Unfit> = Vec::new();
+        let mut kept = Patches::default();
+        for entry in patches.entries.iter().take(CHANGES_MAX) {
+            match values.refuse(&entry.change) {
+                None => kept.entries.push(entry.clone()),
+                Some(_) if unfit.iter().any(|one| one.hook == entry.hook) => {}
+                Some(problem) => unfit.push(Unfit { hook: entry.hook.clone(), problems: vec![problem] }),
+            }
+        }
+        let with = |patches: Patches| {
+            Self::new(Arc::clone(&values.package), values.settings.clone(), patches, None, values_bytes)
+        };
+        if let Ok(all) = with(kept.clone()) {
+            return Ok((all, unfit));
+        }
+        let mut fitting: BTreeSet<String> = BTreeSet::new();
+        let mut best = None;
+        for hook in kept.hooks() {
+            fitting.insert(hook.to_owned());
+            match with(kept.only_of(&fitting)) {
+                Ok(more) => best = Some(more),
+                Err(problems) => {
+                    fitting.remove(hook);
+                    unfit.retain(|one| one.hook != hook);
+                    unfit.push(Unfit { hook: hook.to_owned(), problems });
+                }
+            }
+        }
+        values = best.unwrap_or(values);
+        Ok((values, unfit))
     }
 
     /// The documents.

@@ -17,7 +17,7 @@ use barbless_domain::requirement::Platform;
 use barbless_domain::run;
 use barbless_domain::run::SnapshotState;
 use barbless_domain::snapshot::SnapshotStore;
-use barbless_domain::values::{self, Computed, Values};
+use barbless_domain::values::{self, Computed, Patches, Values};
 use barbless_sandbox::{Prepared, Sandbox};
 use futures::future::BoxFuture;
 use serde_json::Value;
@@ -122,6 +122,10 @@ pub(super) struct Data {
     pub(super) candidate: Option<Arc<LoadedPackage>>,
     pub(super) current: Option<Arc<LoadedPackage>>,
     pub(super) values: Option<Values>,
+    /// What hooks of an earlier process set: as the release record has it.
+    pub(super) recorded: Patches,
+    /// What hooks have set and the values do not have yet, because they wait for settings that are valid.
+    pub(super) unrestored: Option<Patches>,
     /// The documents of the last apply that ended well.
     pub(super) applied: Option<Computed>,
     pub(super) snapshots: BTreeMap<String, BTreeMap<String, SnapshotStore>>,

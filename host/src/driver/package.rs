@@ -10,7 +10,7 @@ use barbless_domain::hook::KubernetesBinding;
 use barbless_domain::identity::Gvk;
 use barbless_domain::package::{Package, Problem};
 use barbless_domain::release::ReleaseStatus;
-use barbless_domain::values::{Computed, Patches, Values};
+use barbless_domain::values::{Computed, Patches, Unfit, Values};
 use barbless_sandbox::{Verdict, World};
 use serde_json::Value;
 
@@ -63,7 +63,9 @@ pub(super) async fn load(context: &Arc<Context>, version: &str) -> Result<Loaded
         release: !history.is_empty(),
         installed: deployed.map(|record| record.package.1.clone()),
     };
-    context.instance.data().candidate = Some(Arc::new(loaded));
+    let mut data = context.instance.data();
+    data.recorded = history.into_iter().next_back().map(|last| last.patches).unwrap_or_default();
+    data.candidate = Some(Arc::new(loaded));
     Ok(facts)
 }
 
@@ -144,7 +146,8 @@ pub(super) fn allows_watch(
     })
 }
 
-/// The candidate takes the place of the package in force. What hooks of the old one set is forgotten.
+/// The candidate takes the place of the package in force. What hooks have set stays, in this process or in one before it,
+/// as far as the package still has these hooks and its schemas allow it.
 pub(super) fn adopt(context: &Context) -> Result<(), Failure> {
     let mut data = context.instance.data();
     let Some(candidate) = data.candidate.take() else {
@@ -154,12 +157,45 @@ pub(super) fn adopt(context: &Context) -> Result<(), Failure> {
     // same. Settings that the schema refuses are as good as none.
     let hooks = candidate.hooks.iter().map(|hook| hook.name().to_owned()).collect();
     context.services.metrics.keep_hooks(&context.instance.id.to_string(), &hooks);
-    let values = |settings: Value| values_of(&candidate, settings, Patches::default(), None).ok();
-    data.values = values(data.wanted.clone()).or_else(|| values(Value::Null));
+    let recorded = std::mem::take(&mut data.recorded);
+    let patches = match (data.unrestored.take(), &data.values) {
+        // It is the first package of this process.
+        _ if data.current.is_none() => recorded,
+        (Some(waiting), _) => waiting,
+        (None, values) => values.as_ref().map(|values| values.patches().clone()).unwrap_or_default(),
+    };
+    let patches = patches.only_of(&hooks);
+    data.values = match restored(&candidate, data.wanted.clone(), &patches) {
+        Ok((values, unfit)) => {
+            tell(context, &unfit);
+            Some(values)
+        }
+        Err(_) => {
+            let values = restored(&candidate, Value::Null, &patches).ok().map(|(values, _)| values);
+            data.unrestored = Some(patches);
+            values
+        }
+    };
     data.applied = None;
     data.current = Some(candidate);
     data.planned = None;
     Ok(())
+}
+
+fn restored(package: &LoadedPackage, settings: Value, patches: &Patches) -> Result<(Values, Vec<Unfit>), Vec<Problem>> {
+    let bytes = barbless_domain::limits::GuestLimits::default().values_bytes;
+    Values::restored(Arc::clone(&package.package), settings, patches, bytes)
+}
+
+/// What a hook set before and does not fit any more is no reason to stop: the hook will set what does.
+fn tell(context: &Context, unfit: &[Unfit]) {
+    for Unfit { hook, problems } in unfit {
+        let why: Vec<String> = problems.iter().map(ToString::to_string).collect();
+        let why = why.join("; ");
+        tracing::warn!(application = %context.instance.id, hook, why, "what the hook set in the values is dropped");
+        let text = format!("warning: what hook '{hook}' set in the values does not fit any more and is dropped: {why}");
+        context.notice(Notice::Progress { text });
+    }
 }
 
 fn values_of(
@@ -185,10 +221,13 @@ pub(super) async fn configure(context: &Arc<Context>, settings: Value) -> Result
     // What hooks have set stays; rules that compare, compare with what was applied last.
     let compute = || {
         let data = context.instance.data();
+        if let Some(waiting) = &data.unrestored {
+            return restored(&package, settings.clone(), waiting);
+        }
         let patches = data.values.as_ref().map(|values| values.patches().clone()).unwrap_or_default();
-        values_of(&package, settings.clone(), patches, data.applied.as_ref())
+        values_of(&package, settings.clone(), patches, data.applied.as_ref()).map(|values| (values, Vec::new()))
     };
-    let values = compute().map_err(|problems| failure_of(&problems))?;
+    let (values, _) = compute().map_err(|problems| failure_of(&problems))?;
     let instance = Arc::new(context.instance.identity(&package.package));
     for checker in &package.checkers {
         let outcome = checker.prepared.check_settings(&instance, &values.computed().settings).await;
@@ -210,8 +249,11 @@ pub(super) async fn configure(context: &Arc<Context>, settings: Value) -> Result
     }
     let _one_at_a_time = context.instance.committing.lock().await;
     // A hook may have set values while the checks ran; they stay.
-    let values = compute().map_err(|problems| failure_of(&problems))?;
-    context.instance.data().values = Some(values);
+    let (values, unfit) = compute().map_err(|problems| failure_of(&problems))?;
+    tell(context, &unfit);
+    let mut data = context.instance.data();
+    data.values = Some(values);
+    data.unrestored = None;
     Ok(())
 }
 

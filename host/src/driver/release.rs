@@ -14,7 +14,7 @@ use barbless_domain::release::tracking::Tracking;
 use barbless_domain::release::{
     self, Plan, PlanInput, Readiness, ReleaseAction, ReleaseStatus, RemovalInput, conflict, history,
 };
-use barbless_domain::values;
+use barbless_domain::values::{self, Patches};
 use barbless_health::readiness;
 use barbless_template as template;
 use jiff::Timestamp;
@@ -118,8 +118,11 @@ pub(super) async fn planned(context: &Arc<Context>, maintenance: bool, take_over
 
 /// Renders with the current values and makes the plan.
 pub(super) async fn render(context: &Arc<Context>, maintenance: bool, take_over: bool) -> Result<Rendered, Failure> {
-    let planned = Arc::new(planned(context, maintenance, take_over).await?);
+    let mut planned = planned(context, maintenance, take_over).await?;
     let rendered = planned.facts();
+    if let Some(last) = planned.last.as_mut() {
+        keep_patches(context, last).await;
+    }
     let unchanged = rendered.missing == 0
         && rendered.released.as_ref().is_some_and(|last| last.deployed && last.digest == rendered.digest);
     if unchanged {
@@ -131,8 +134,25 @@ pub(super) async fn render(context: &Arc<Context>, maintenance: bool, take_over:
         // These documents make just the objects that are there: they count as applied.
         data.applied = data.values.as_ref().map(|values| values.computed().clone());
     }
-    data.planned = Some(planned);
+    data.planned = Some(Arc::new(planned));
     Ok(rendered)
+}
+
+/// Brings what a release record says about the values up to date. If nothing is applied then no other record does, and
+/// what hooks have set since would be lost with this process; if something is, it is one small write too many.
+async fn keep_patches(context: &Context, last: &mut Record) {
+    let patches = patches(context);
+    if let Err(error) = context.services.cluster.keep_patches(last, &patches, Timestamp::now()).await {
+        // It is tried again with the next rendering.
+        let error = error.chain();
+        tracing::warn!(application = %context.instance.id, error, "what hooks set is not written to the release record");
+    }
+}
+
+/// What hooks have set in the values.
+fn patches(context: &Context) -> Patches {
+    let data = context.instance.data();
+    data.values.as_ref().map(|values| values.patches().clone()).unwrap_or_default()
 }
 
 /// What an apply is.
@@ -363,6 +383,7 @@ async fn apply_planned(
     };
     let computed = context.instance.data().values.as_ref().map(|values| values.computed().clone());
     let (_, settings) = context.instance.documents();
+    let patches = patches(context);
     let revision = NewRevision {
         plan: &planned.plan,
         action: match planned.plan.action {
@@ -377,6 +398,7 @@ async fn apply_planned(
         rollback_of: None,
         set_aside: None,
         seed: Some(&planned.seed.to_string()),
+        patches: &patches,
         take_over: decisions.take_over,
         kept_revisions: history::KEPT_REVISIONS,
     };
@@ -432,6 +454,8 @@ async fn roll_back_to(
         // As long as just that is rendered, the rollback holds.
         set_aside: Some(last.set_aside.as_deref().unwrap_or(&last.digest)),
         seed: last.seed.as_deref(),
+        // They are those of now, as the plan is that was set aside.
+        patches: &patches(context),
         take_over: decisions.take_over,
         kept_revisions: history::KEPT_REVISIONS,
     };

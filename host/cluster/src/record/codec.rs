@@ -12,9 +12,11 @@ use barbless_domain::release::history::Owner;
 use barbless_domain::release::{
     DeletePolicy, HelmHook, HookEvent, MAINTENANCE_LABEL, OBJECTS_MAX, ReleaseObject, ReleaseStatus, digest,
 };
+use barbless_domain::values::Patches;
 use base64::Engine as _;
 use base64::engine::general_purpose::STANDARD;
 use jiff::Timestamp;
+use serde::Deserialize as _;
 use serde_json::{Map, Value, json};
 
 use super::{HookPhase, HookRun, Record, RecordedHook, manifest};
@@ -29,6 +31,8 @@ pub(super) const OWNER_ANNOTATION: &str = "packages.deckhouse.io/release-owner";
 pub(super) const HEARTBEAT_ANNOTATION: &str = "packages.deckhouse.io/release-heartbeat";
 /// Key of what is ours in the JSON.
 const OURS: &str = "barbless";
+/// Key of what hooks set in the values.
+const PATCHES: &str = "valuesOfHooks";
 const LOG_POLICY_ANNOTATION: &str = "helm.sh/hook-output-log-policy";
 
 /// Name of the Secret or ConfigMap of a revision.
@@ -98,6 +102,12 @@ pub(super) fn update(document: &mut Map<String, Value>, record: &Record) {
         if record.deleted.is_some() {
             set_time(info, "deleted", record.deleted);
         }
+    }
+    if let Some(ours) = document.get_mut(OURS).and_then(Value::as_object_mut) {
+        match serde_json::to_value(&record.patches) {
+            Ok(patches) if !record.patches.is_empty() => ours.insert(PATCHES.to_owned(), patches),
+            _ => ours.remove(PATCHES),
+        };
     }
     for RecordedHook { last_run, at, .. } in &record.hooks {
         let entry = document.get_mut("hooks").and_then(|hooks| hooks.get_mut(*at)).and_then(Value::as_object_mut);
@@ -248,6 +258,8 @@ pub(super) fn decode(application: &ApplicationId, holder: &Value) -> Result<Reco
         digest: some(release.text("/barbless/digest")).unwrap_or_else(|| digest(all())),
         set_aside: some(release.text("/barbless/setAside")),
         seed: some(release.text("/barbless/seed")),
+        // What cannot be read is worth no more than what is not there: hooks will set it again.
+        patches: document.get(OURS).and_then(|ours| Patches::deserialize(ours.get(PATCHES)?).ok()).unwrap_or_default(),
         rollback_of: release
             .number("/info/rollback_revision")
             .and_then(|it| u32::try_from(it).ok())

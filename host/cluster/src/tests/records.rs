@@ -3,6 +3,7 @@
 use barbless_domain::identity::ObjectRef;
 use barbless_domain::release::history::Action;
 use barbless_domain::release::{HookEvent, Plan, PlanInput, ReleaseAction, ReleaseStatus, Rendered, plan};
+use barbless_domain::values::Patches;
 use base64::Engine as _;
 use base64::engine::general_purpose::STANDARD;
 use jiff::{SignedDuration, Timestamp};
@@ -43,6 +44,7 @@ pub(super) fn revision<'a>(plan: &'a Plan, settings: &'a Value, owner: &'a str, 
         rollback_of: None,
         set_aside: None,
         seed: Some("5eed"),
+        patches: const { &Patches::EMPTY },
         take_over: false,
         kept_revisions: 10,
     }
@@ -205,19 +207,58 @@ async fn a_bad_record_does_not_hide_the_others() {
 #[tokio::test]
 async fn a_record_that_does_not_fit_names_the_largest_objects() {
     let (devcluster, cluster) = start(false).await;
-    // Text that does not compress: a simple generator of pseudo-random letters.
-    let mut state = 1_u64;
-    let noise: String = (0..1_100_000)
-        .map(|_| {
-            state = state.wrapping_mul(6_364_136_223_846_793_005).wrapping_add(1_442_695_040_888_963_407);
-            char::from(b'!' + u8::try_from((state >> 33) % 90).unwrap_or(0))
-        })
-        .collect();
+    let noise = noise(1_100_000);
     let before = devcluster.requests().get("create").copied();
     let refused = begin(&cluster, &json!({"noise": noise}), "me", now()).await.expect_err("too large");
     assert_eq!(refused.reason(), "ReleaseTooLarge");
     assert!(refused.to_string().contains("ConfigMap demo/c ("), "{refused}");
     assert_eq!(devcluster.requests().get("create").copied(), before, "nothing was written");
+}
+
+/// Text that does not compress: a simple generator of pseudo-random letters.
+fn noise(bytes: usize) -> String {
+    let mut state = 1_u64;
+    (0..bytes)
+        .map(|_| {
+            state = state.wrapping_mul(6_364_136_223_846_793_005).wrapping_add(1_442_695_040_888_963_407);
+            char::from(b'!' + u8::try_from((state >> 33) % 90).unwrap_or(0))
+        })
+        .collect()
+}
+
+fn patches(value: &Value) -> Patches {
+    serde_json::from_value(json!({"entries": [{"hook": "h", "pointer": "/internal/a", "value": [value]}]}))
+        .expect("patches")
+}
+
+#[tokio::test]
+async fn what_hooks_set_is_kept_in_the_record_and_brought_up_to_date_if_it_fits() {
+    let (devcluster, cluster) = start(false).await;
+    let plan = plan_for(&cluster, objects(&json!({})), &[]).await;
+    let (settings, one, two) = (json!({}), patches(&json!(1)), patches(&json!(null)));
+    let new = NewRevision { action: Action::Install, patches: &one, ..revision(&plan, &settings, "me", now()) };
+    let mut record = cluster.begin_release(&app(), new).await.expect("begun");
+    let latest = || async { cluster.latest_release(&app()).await.expect("an answer").expect("a record") };
+    assert_eq!(latest().await.patches, one);
+    cluster.keep_patches(&mut latest().await, &two, now()).await.expect("nothing is done");
+    assert_eq!(latest().await.patches, one, "somebody works on it");
+    cluster.finish_release(&mut record, ReleaseStatus::Deployed, "done", now()).await.expect("finished");
+    assert_eq!(latest().await.patches, one);
+
+    cluster.keep_patches(&mut latest().await, &two, now()).await.expect("written");
+    let written = latest().await;
+    assert_eq!((&written.patches, written.status, written.revision), (&two, ReleaseStatus::Deployed, 1));
+    let requests = devcluster.request_count();
+    cluster.keep_patches(&mut written.clone(), &two, now()).await.expect("nothing is done");
+    assert_eq!(devcluster.request_count(), requests, "what is so already is not written");
+
+    let large = patches(&json!(noise(1_100_000)));
+    cluster.keep_patches(&mut latest().await, &large, now()).await.expect("written without");
+    assert!(latest().await.patches.is_empty(), "what is out of date is worse than nothing");
+    let new = NewRevision { patches: &large, ..revision(&plan, &settings, "me", now()) };
+    let record = cluster.begin_release(&app(), new).await.expect("a release does not fail for it");
+    assert!(record.patches.is_empty());
+    assert!(latest().await.patches.is_empty());
 }
 
 #[tokio::test]

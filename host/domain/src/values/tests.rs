@@ -291,6 +291,36 @@ fn patches_are_stored_as_json() {
 }
 
 #[test]
+fn what_hooks_set_before_is_restored_as_far_as_it_fits() {
+    let before = values(json!({}))
+        .apply_changes("a", &[set("/internal/list", json!(["x"])), set("/internal/a", json!(1))])
+        .and_then(|values| values.apply_changes("b", &[set("/internal/b", json!(2)), set("/color", json!("red"))]))
+        .and_then(|values| values.apply_changes("c", &[set("/internal/c", json!(3))]))
+        .unwrap();
+    let (same, unfit) = Values::restored(shop(), json!({}), before.patches(), LIMIT).unwrap();
+    assert_eq!((same.computed(), same.patches()), (before.computed(), before.patches()));
+    assert_eq!(unfit, []);
+
+    // Another version: the list is of numbers, and the color is a setting of the user.
+    let settings = format!("{SETTINGS_YAML}  color: {{type: string, default: blue}}\n");
+    let schema = VALUES_YAML.replace("items: {type: string}", "items: {type: integer}");
+    let next = package(&[("openapi/settings.yaml", &settings), ("openapi/values.yaml", &schema)]);
+    let (next, unfit) = Values::restored(next, json!({}), before.patches(), LIMIT).unwrap();
+    assert_eq!(next.computed().values["internal"], json!({"ready": false, "b": 2, "c": 3}));
+    assert_eq!(next.computed().values["color"], json!("blue"));
+    let told: Vec<_> = unfit.iter().map(|one| (one.hook.as_str(), one.problems[0].reason.as_str())).collect();
+    assert_eq!(told.iter().map(|(hook, _)| *hook).collect::<Vec<_>>(), ["b", "a"]);
+    assert_eq!(told[0].1, "SettingOverridden");
+
+    assert!(
+        Values::restored(shop(), json!({"replicas": 0}), before.patches(), LIMIT).is_err(),
+        "bad settings stay bad"
+    );
+    let (small, unfit) = Values::restored(shop(), json!({}), before.patches(), 100).unwrap();
+    assert!(!unfit.is_empty() && small.computed().values.to_string().len() <= 100, "{unfit:?}");
+}
+
+#[test]
 fn kinds_of_orphans_are_read() {
     let values = json!({"orphanResources": [{"kind": "Job", "version": "batch/v1"}, {"kind": "Pod", "version": "v1"}]});
     let job = OrphanKind { kind: "Job".to_owned(), group: Some("batch".to_owned()), version: "v1".to_owned() };
