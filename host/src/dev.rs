@@ -447,21 +447,18 @@ async fn once(session: &mut Session, script: &Script, ui: &mut Ui) -> Result<boo
     wait(session, ui, "installing", installed).await?;
     let changes = !script.change.settings.is_empty() || !script.change.objects.is_empty();
     if changes {
-        let generation = session.handle.state().status().observed_generation;
-        let wants_settings = !script.change.settings.is_empty();
+        // Of a kept cluster the settings may be so already: then there is no newer generation to wait for.
+        let mut generation = session.handle.state().status().observed_generation;
         ui.heading("changing");
         make_objects(&session.cluster, &session.id, &script.change.objects).await?;
-        if wants_settings {
-            session
-                .cluster
-                .change_settings(&session.id, &Value::Object(script.change.settings.clone()))
-                .await
-                .map_err(|error| Report::new(error.reason(), error.chain()))?;
+        if !script.change.settings.is_empty() {
+            let wanted = Value::Object(script.change.settings.clone());
+            let seen = session.cluster.change_settings(&session.id, &wanted).await;
+            let seen = seen.map_err(|error| Report::new(error.reason(), error.chain()))?;
+            generation = generation.max(seen.desired.generation);
         }
-        wait(session, ui, "changing", move |app| {
-            installed(app) && (!wants_settings || app.status().observed_generation > generation)
-        })
-        .await?;
+        wait(session, ui, "changing", move |app| installed(app) && app.status().observed_generation >= generation)
+            .await?;
     }
     run_schedules(session, ui).await?;
     ui.heading("deleting");
@@ -523,14 +520,25 @@ async fn wait(session: &mut Session, ui: &mut Ui, what: &str, holds: impl Fn(&Ap
                 return Ok(());
             }
             () = tokio::time::sleep_until(deadline) => {
-                let summary = session.handle.state().status().summary;
-                let message = format!("{what} did not end within {} s: {}: {}", session.timeout.as_secs(), summary.state, summary.message);
-                return Err(Report::new("TimedOut", message)
-                    .hint(if summary.tip.is_empty() { "give more time with --timeout".to_owned() } else { summary.tip })
-                    .exit(Exit::TimedOut));
+                return Err(timed_out(what, session.timeout, session.handle.state().status().summary));
             }
         }
     }
+}
+
+/// What a user is told who waited for too long.
+fn timed_out(what: &str, timeout: Duration, summary: barbless_domain::status::Summary) -> Report {
+    let mut message = format!("{what} did not end within {timeout:?}");
+    // There need be nothing to say about a state that is fine by itself.
+    for part in [&summary.state, &summary.message] {
+        if !part.is_empty() {
+            message.push_str(": ");
+            message.push_str(part);
+        }
+    }
+    Report::new("TimedOut", message)
+        .hint(if summary.tip.is_empty() { "give more time with --timeout".to_owned() } else { summary.tip })
+        .exit(Exit::TimedOut)
 }
 
 /// Shows what happens until the user has enough.
@@ -652,3 +660,6 @@ fn table(summary: &Summary) -> String {
     row("seconds", format!("{:.2}", summary.seconds));
     format!("{table}\n")
 }
+
+#[cfg(test)]
+mod tests;

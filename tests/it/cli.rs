@@ -42,6 +42,39 @@ fn the_demonstration_lives_its_life_in_one_process() {
 }
 
 #[test]
+fn a_change_that_is_made_already_is_not_waited_for() {
+    let dir = tempfile::tempdir().unwrap();
+    let package = dir.path().join("package");
+    std::fs::create_dir_all(package.join("openapi")).unwrap();
+    std::fs::create_dir_all(package.join("templates")).unwrap();
+    let write = |path: &str, text: &str| std::fs::write(package.join(path), text).unwrap();
+    let manifest = "apiVersion: v1\ntype: Application\nname: same\nversion: 1.0.0\nstage: Experimental\n\
+                    descriptions:\n  en: Settings that are changed into what they are.\n";
+    write("package.yaml", manifest);
+    write("openapi/settings.yaml", "type: object\nproperties:\n  n: {type: integer, default: 1}\n");
+    write("templates/c.yaml", "apiVersion: v1\nkind: ConfigMap\nmetadata: {name: c}\ndata: {n: \"{{ .Values.n }}\"}\n");
+    write("dev.yaml", "settings: {n: 2}\nchange:\n  settings: {n: 2}\n");
+    let data = dir.path().join("data");
+    let arguments = [
+        "dev",
+        package.to_str().unwrap(),
+        "--once",
+        "-o",
+        "json",
+        "--timeout",
+        "60s",
+        "--data-dir",
+        data.to_str().unwrap(),
+    ];
+    for time in 1..=2 {
+        let output = barbless(&arguments);
+        assert_eq!(output.status.code(), Some(0), "time {time}: {}", text(&output.stderr));
+        let summary: Value = serde_json::from_slice(&output.stdout).unwrap();
+        assert_eq!(summary["ok"], true, "time {time}: {summary}");
+    }
+}
+
+#[test]
 fn render_prints_what_helm_template_prints() {
     let output = barbless(&["render", "examples/minimal"]);
     assert_eq!(output.status.code(), Some(0), "{}", text(&output.stderr));
