@@ -32,7 +32,7 @@ impl Bundles for One {
     }
 }
 
-fn wish(world: &World, name: &str, source: &PackageSource, settings: Value) -> Wish {
+pub(crate) fn wish(world: &World, name: &str, source: &PackageSource, settings: Value) -> Wish {
     let package = Package::load(source.clone()).unwrap();
     Wish {
         id: ApplicationId::new(world.namespace(), name).unwrap(),
@@ -52,7 +52,7 @@ fn wish(world: &World, name: &str, source: &PackageSource, settings: Value) -> W
 }
 
 /// Makes a plan, and proves that nothing was written for it.
-async fn plan(world: &World, wish: &Wish) -> Document {
+pub(crate) async fn plan(world: &World, wish: &Wish) -> Document {
     world.quiet().await;
     world.api.clear_journal();
     let client = world.cluster.client().clone();

@@ -48,7 +48,7 @@ impl Gate {
 struct Waiting {
     name: String,
     synced: oneshot::Receiver<()>,
-    problem: watch::Receiver<String>,
+    problem: watch::Receiver<Trouble>,
 }
 
 /// Starts everything and waits until every snapshot is there.
@@ -93,7 +93,7 @@ async fn begin(context: &Arc<Context>, token: &CancellationToken, tasks: &mut Jo
                 Err(failure) => return Err(Answer::Failed(failure)),
             };
             let (tell, synced) = oneshot::channel();
-            let (problem, problems) = watch::channel(String::new());
+            let (problem, problems) = watch::channel(Trouble::Silence);
             waiting.push(Waiting { name: format!("{}/{}", hook.name, binding.name), synced, problem: problems });
             let watched = Watched {
                 context: Arc::clone(context),
@@ -115,9 +115,8 @@ async fn begin(context: &Arc<Context>, token: &CancellationToken, tasks: &mut Jo
             },
             () = token.cancelled() => return Err(Answer::Cancelled),
             () = tokio::time::sleep_until(deadline) => {
-                let why = problem.borrow().clone();
-                let why = if why.is_empty() { "the API server has not answered".to_owned() } else { why };
-                return Err(Answer::Failed(not_synchronised(&name, &why)));
+                let trouble = problem.borrow().clone();
+                return Err(Answer::Failed(not_synchronised(&name, &trouble)));
             }
         }
     }
@@ -125,9 +124,44 @@ async fn begin(context: &Arc<Context>, token: &CancellationToken, tasks: &mut Jo
 }
 
 /// The failure of a binding whose snapshot is not there.
-pub(super) fn not_synchronised(binding: &str, why: &str) -> Failure {
-    Failure::new(NOT_SYNCHRONISED, format!("binding '{binding}' is not synchronised: {why}"))
-        .hint("is the kind served by this cluster, and may the host list it?")
+pub(super) fn not_synchronised(binding: &str, trouble: &Trouble) -> Failure {
+    let (why, hint) = match trouble {
+        Trouble::Silence => ("the API server has not answered", WATCH_HINT),
+        Trouble::Watch(why) => (why.as_str(), WATCH_HINT),
+        Trouble::Filter(why) => {
+            (why.as_str(), "let the filter take this object, too, or let the binding select other objects only")
+        }
+    };
+    Failure::new(NOT_SYNCHRONISED, format!("binding '{binding}' is not synchronised: {why}")).hint(hint)
+}
+
+const WATCH_HINT: &str = "is the kind served by this cluster, and may the host list it?";
+
+/// What keeps a binding from being synchronised.
+#[derive(Debug, Clone, Default, PartialEq, Eq)]
+pub(super) enum Trouble {
+    /// Nothing has been heard yet.
+    #[default]
+    Silence,
+    /// The objects cannot be watched.
+    Watch(String),
+    /// The filter failed for one of them.
+    Filter(String),
+}
+
+impl Trouble {
+    /// The filter failed for this object.
+    pub(super) fn of_filter(object: &Value, why: &str) -> Self {
+        let (namespace, name) = snapshot::key_of(object);
+        Self::Filter(format!("the filter failed for {namespace}/{name}: {why}"))
+    }
+
+    fn text(&self) -> &str {
+        match self {
+            Self::Silence => "",
+            Self::Watch(why) | Self::Filter(why) => why,
+        }
+    }
 }
 
 /// The gate of the bindings that are there.
@@ -174,7 +208,7 @@ struct Watched {
     package: Arc<LoadedPackage>,
     hook: String,
     binding: KubernetesBinding,
-    problem: watch::Sender<String>,
+    problem: watch::Sender<Trouble>,
 }
 
 /// Since when a watch is interrupted. It goes on by itself without a word, so silence is a good sign.
@@ -240,7 +274,7 @@ impl Watched {
                 let problem = format!("{reason}: {message}");
                 tracing::warn!(application = %self.context.instance.id, hook = self.hook, binding = self.binding.name,
                     reason, message, "a watch is interrupted");
-                self.problem.send_replace(problem.clone());
+                self.problem.send_replace(Trouble::Watch(problem.clone()));
                 if interruption.failed() {
                     interruption.told = true;
                     self.tell_state(Some(format!("no news for {} seconds: {problem}", WATCH_INTERRUPTED.as_secs())))
@@ -255,7 +289,7 @@ impl Watched {
                 Ok(changes) => held.extend(changes),
                 Err(FilterFailed) => {
                     broken = true;
-                    let why = self.problem.borrow().clone();
+                    let why = self.problem.borrow().text().to_owned();
                     self.tell_state(Some(why)).await;
                     // Only a complete list makes the snapshot whole again, and nobody knows when the next would come. Those
                     // who share the watch neither wait for this one nor list with it.
@@ -335,11 +369,11 @@ impl Watched {
 
     /// The snapshot cannot be trusted until the next complete list.
     fn filter_failed(&self, object: &Value, reason: &str) -> FilterFailed {
-        let (namespace, name) = snapshot::key_of(object);
-        let reason = format!("the filter failed for {namespace}/{name}: {reason}");
+        let trouble = Trouble::of_filter(object, reason);
+        let reason = trouble.text().to_owned();
         tracing::warn!(application = %self.context.instance.id, hook = self.hook, binding = self.binding.name, reason,
             "a binding is not synchronised");
-        self.problem.send_replace(reason.clone());
+        self.problem.send_replace(trouble);
         self.with_store(|store| store.fail(reason));
         FilterFailed
     }

@@ -29,6 +29,7 @@ use serde_json::Value;
 use sha2::{Digest as _, Sha256};
 use tokio::sync::mpsc;
 
+use super::bindings::Trouble;
 use super::instance::LoadedPackage;
 pub(crate) use super::release::Planned;
 use super::{Context, Instance, Services, bindings, hooks, jq, package, release};
@@ -191,18 +192,18 @@ async fn snapshots(context: &Arc<Context>) -> Result<(), Failure> {
     let mut stores: BTreeMap<String, BTreeMap<String, SnapshotStore>> = BTreeMap::new();
     for hook in package.hooks.iter().map(|hook| &hook.declaration) {
         for binding in hook.kubernetes() {
+            let name = format!("{}/{}", hook.name, binding.name);
             let spec = bindings::watch_spec(context, &package, hook, binding).await?;
             let events = context.services.cluster.watch(spec);
             let first = tokio::time::timeout(barbless_domain::limits::SYNCHRONISATION_WAIT, first_list(events)).await;
             let objects = first
-                .unwrap_or_else(|_| Err("the API server has not answered".to_owned()))
-                .map_err(|why| bindings::not_synchronised(&format!("{}/{}", hook.name, binding.name), &why))?;
+                .unwrap_or(Err(Trouble::Silence))
+                .map_err(|trouble| bindings::not_synchronised(&name, &trouble))?;
             let mut projected = Vec::with_capacity(objects.len());
             for object in objects {
                 let one = bindings::project(context, &package, &hook.name, binding, &object).await;
-                projected.push(
-                    one.map_err(|why| bindings::not_synchronised(&format!("{}/{}", hook.name, binding.name), &why))?,
-                );
+                projected
+                    .push(one.map_err(|why| bindings::not_synchronised(&name, &Trouble::of_filter(&object, &why)))?);
             }
             let mut store = SnapshotStore::new(binding);
             store.replace(projected);
@@ -214,16 +215,16 @@ async fn snapshots(context: &Arc<Context>) -> Result<(), Failure> {
 }
 
 /// The first complete list of a watch, or why there is none.
-async fn first_list(events: impl futures::Stream<Item = WatchEvent>) -> Result<Vec<Arc<Value>>, String> {
+async fn first_list(events: impl futures::Stream<Item = WatchEvent>) -> Result<Vec<Arc<Value>>, Trouble> {
     let mut events = pin!(events);
     while let Some(event) = events.next().await {
         match event {
             WatchEvent::Synced(objects) => return Ok(objects),
-            WatchEvent::Failed { reason, message } => return Err(format!("{reason}: {message}")),
+            WatchEvent::Failed { reason, message } => return Err(Trouble::Watch(format!("{reason}: {message}"))),
             WatchEvent::Applied(_) | WatchEvent::Deleted(_) => {}
         }
     }
-    Err("the watch ended".to_owned())
+    Err(Trouble::Watch("the watch ended".to_owned()))
 }
 
 /// Runs a hook, keeps its values, and foresees its operations.

@@ -9,6 +9,7 @@ use barbless_sandbox::{JqError, JqFilter};
 use serde_json::{Value, json};
 
 use super::operate::{evaluators, hooks, put, site, with_hooks, write};
+use crate::plan::{plan, wish};
 use crate::world::{Running, nothing};
 
 async fn filter(program: &str) -> JqFilter {
@@ -240,6 +241,19 @@ async fn an_object_that_the_filter_cannot_take_is_told_and_holds_up_no_deletion(
     settles(&app, "/internal/names", &json!(["more", "one"])).await;
     let answers = json!([{"name": "more", "answer": 2}, {"name": "one", "answer": 42}]);
     settles(&app, "/internal/answers", &answers).await;
+}
+
+#[tokio::test(flavor = "multi_thread")]
+async fn a_plan_names_the_object_that_the_filter_cannot_take() {
+    let world = site().await;
+    put(&world, "configmaps", question("bad", "no number", None)).await;
+    let document = plan(&world, &wish("filters", &with_hooks(hooks()), nothing())).await;
+    let [problem] = document.problems.as_slice() else { panic!("{:#?}", document.problems) };
+    assert_eq!(problem.reason, "BindingNotSynchronised");
+    let expected =
+        "the filter failed for default/bad: the jq program failed: string (\"no number\") cannot be parsed as a number";
+    assert!(problem.message.contains(expected), "{problem:?}");
+    assert!(problem.hint.as_ref().is_some_and(|hint| hint.contains("let the filter take this object")), "{problem:?}");
 }
 
 /// The programs of the component, made wrong without building another one.
