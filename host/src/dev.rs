@@ -7,7 +7,7 @@ use std::sync::Arc;
 use std::time::{Duration, Instant};
 
 use barbless_cluster::{ApplicationEvent, Cluster};
-use barbless_devcluster::DevCluster;
+use barbless_devcluster::{DataTrouble, DevCluster};
 use barbless_domain::event::Event;
 use barbless_domain::grant::{Grant, Interface, Permission};
 use barbless_domain::hook::Trigger;
@@ -267,23 +267,38 @@ pub(crate) async fn start_devcluster(data_dir: Option<&Path>, controllers: bool)
     let kept = match data_dir {
         Some(dir) => {
             let dir = dir.join("cluster");
-            std::fs::create_dir_all(&dir)
-                .map_err(|error| Report::new("DataDirUnusable", error.to_string()).at(dir.display().to_string()))?;
+            std::fs::create_dir_all(&dir).map_err(|error| {
+                let report = Report::new("DataDirUnusable", error.to_string()).at(dir.display().to_string());
+                if error.kind() == std::io::ErrorKind::PermissionDenied { report.hint(DENIED_HINT) } else { report }
+            })?;
             Some(dir)
         }
         None => None,
     };
     let config = barbless_devcluster::Config { data_dir: kept, controllers, ..barbless_devcluster::Config::default() };
-    DevCluster::start(config).await.map_err(|error| {
-        let report = Report::of("DevClusterFailed", &error);
-        match data_dir {
-            Some(dir) => report.at(dir.display().to_string()).hint(
-                "is another barbless dev using this folder? otherwise its data may be damaged: remove the folder, or give \
-                 another --data-dir",
-            ),
-            None => report,
+    DevCluster::start(config).await.map_err(|error| unusable(data_dir, &error))
+}
+
+const DENIED_HINT: &str = "let this user write to the folder, or give another --data-dir";
+
+/// Why there is no cluster. To remove a folder is advice for one that is damaged only.
+fn unusable(data_dir: Option<&Path>, error: &barbless_devcluster::Error) -> Report {
+    let failed = |code| Report::of(code, error);
+    let report = match error.data_trouble() {
+        Some(DataTrouble::InUse) => Report::new("DataDirInUse", "another process has the development cluster open")
+            .hint("end the other barbless dev first, or give another --data-dir"),
+        Some(DataTrouble::Denied) => failed("DataDirUnusable").hint(DENIED_HINT),
+        Some(DataTrouble::Damaged) => failed("DevClusterFailed")
+            .hint("the data of the folder may be damaged: remove the folder, or give another --data-dir"),
+        Some(DataTrouble::Other) => {
+            failed("DataDirUnusable").hint("is there room on the disk, and is the folder on it?")
         }
-    })
+        None => failed("DevClusterFailed"),
+    };
+    match data_dir {
+        Some(dir) => report.at(dir.display().to_string()),
+        None => report,
+    }
 }
 
 pub(crate) async fn prepare_cluster(cluster: &Cluster, id: &ApplicationId, script: &Script) -> Result<(), Report> {

@@ -117,6 +117,32 @@ pub enum Error {
     },
 }
 
+/// What is wrong with a data folder.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub enum DataTrouble {
+    /// Another cluster has it open.
+    InUse,
+    /// This user may not read or write it.
+    Denied,
+    /// What is in it cannot be read.
+    Damaged,
+    /// The machine failed in another way.
+    Other,
+}
+
+impl Error {
+    /// What is wrong with the data folder, if it is to blame.
+    #[must_use]
+    pub fn data_trouble(&self) -> Option<DataTrouble> {
+        match self {
+            Self::Data(source) => {
+                Some(source.downcast_ref::<store::DiskError>().map_or(DataTrouble::Other, store::DiskError::trouble))
+            }
+            Self::Listen { .. } | Self::Bootstrap { .. } => None,
+        }
+    }
+}
+
 /// A running Kubernetes API. Cheap to clone; the last clone that goes stops controllers, servers and watches, also when a
 /// router of it is still around.
 #[derive(Clone)]

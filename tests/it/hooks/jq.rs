@@ -247,7 +247,7 @@ async fn an_object_that_the_filter_cannot_take_is_told_and_holds_up_no_deletion(
 async fn a_plan_names_the_object_that_the_filter_cannot_take() {
     let world = site().await;
     put(&world, "configmaps", question("bad", "no number", None)).await;
-    let document = plan(&world, &wish("filters", &with_hooks(hooks()), nothing())).await;
+    let document = plan(&world, &wish(&world, "filters", &with_hooks(hooks()), nothing())).await;
     let [problem] = document.problems.as_slice() else { panic!("{:#?}", document.problems) };
     assert_eq!(problem.reason, "BindingNotSynchronised");
     let expected =

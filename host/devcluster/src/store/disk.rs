@@ -4,6 +4,7 @@
 //! bounded; when the disk is slower than the writers, they wait.
 
 use std::{
+    io::ErrorKind,
     path::Path,
     sync::{Arc, mpsc},
     thread::JoinHandle,
@@ -15,6 +16,7 @@ use serde_json::Value;
 use tokio::sync::oneshot;
 
 use super::Key;
+use crate::DataTrouble;
 
 /// Writes that may wait for the disk. At 3 MiB each at most, in practice a few KiB.
 const QUEUE_MAX: usize = 1024;
@@ -35,6 +37,30 @@ pub(crate) enum DiskError {
     Entry { path: String, key: String, source: serde_json::Error },
     #[error("cannot start the thread that writes {path}")]
     Thread { path: String, source: std::io::Error },
+}
+
+impl DiskError {
+    pub(crate) fn trouble(&self) -> DataTrouble {
+        match self {
+            Self::Folder { source, .. } => of_io(source),
+            Self::Thread { .. } => DataTrouble::Other,
+            Self::Database { source, .. } => match &**source {
+                redb::Error::DatabaseAlreadyOpen => DataTrouble::InUse,
+                // redb tells a file that is none of its own like this.
+                redb::Error::Io(error) if error.kind() == ErrorKind::InvalidData => DataTrouble::Damaged,
+                redb::Error::Io(error) => of_io(error),
+                _ => DataTrouble::Damaged,
+            },
+            Self::Entry { .. } => DataTrouble::Damaged,
+        }
+    }
+}
+
+fn of_io(error: &std::io::Error) -> DataTrouble {
+    match error.kind() {
+        ErrorKind::PermissionDenied | ErrorKind::ReadOnlyFilesystem => DataTrouble::Denied,
+        _ => DataTrouble::Other,
+    }
 }
 
 struct Record {
