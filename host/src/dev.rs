@@ -16,7 +16,7 @@ use barbless_domain::operation::OperationResult;
 use barbless_domain::package::{MANIFEST, Manifest};
 use barbless_domain::pipeline::App;
 use barbless_domain::requirement::{Platform, parse_version};
-use barbless_domain::run::RunEnd;
+use barbless_domain::run::{RunEnd, RunRecord};
 use futures::StreamExt as _;
 use serde::{Deserialize, Serialize};
 use serde_json::{Map, Value, json};
@@ -37,6 +37,8 @@ use crate::ui::Ui;
 
 /// Version of Kubernetes that the API in this process is like.
 const KUBERNETES_VERSION: &str = "v1.37.0";
+/// How long the last status of the application may take to be written.
+const LAST_WORD: Duration = Duration::from_secs(2);
 /// How long the garbage of a deleted application may take to be collected.
 const COLLECTION: Duration = Duration::from_secs(15);
 
@@ -94,9 +96,25 @@ struct Session {
     handle: Handle,
     notices: mpsc::Receiver<Notice>,
     timeout: Duration,
+    /// The last run of earlier sessions with the same folder; 0 if there was none.
+    earlier: u64,
     _observer: AbortOnDropHandle<()>,
     /// Without a sender the facts of the platform would count as gone.
     _platform: watch::Sender<Platform>,
+}
+
+impl Session {
+    /// The runs of this session.
+    fn runs(&self) -> Vec<Arc<RunRecord>> {
+        runs_after(&self.services, &self.id, self.earlier)
+    }
+}
+
+/// The runs of an application after one of them.
+fn runs_after(services: &Services, id: &ApplicationId, earlier: u64) -> Vec<Arc<RunRecord>> {
+    let mut records = services.runs.of(&id.to_string());
+    records.retain(|record| record.id > earlier);
+    records
 }
 
 /// Runs the command.
@@ -161,6 +179,8 @@ pub async fn run(args: &Dev) -> Result<Exit, Report> {
         result
     };
     session.handle.stop();
+    // Nothing depends on its last word.
+    let _ = tokio::time::timeout(LAST_WORD, session.handle.ended()).await;
     drop(session);
     server.shutdown().await;
     devcluster.stop().await;
@@ -368,6 +388,7 @@ async fn start(
     };
     // The cluster begins empty.
     runs.retire_all_but(&BTreeSet::from([id.to_string()]));
+    let earlier = runs.of(&id.to_string()).iter().map(|record| record.id).max().unwrap_or(0);
     let platform = Platform { kubernetes_version: parse_version(KUBERNETES_VERSION).ok(), ..Platform::default() };
     let (platform, facts) = watch::channel(platform);
     let notices = Notices::default();
@@ -396,6 +417,7 @@ async fn start(
         handle,
         notices: shown,
         timeout: args.timeout,
+        earlier,
         _observer: AbortOnDropHandle::new(observer),
         _platform: platform,
     })
@@ -488,10 +510,10 @@ async fn once(session: &mut Session, script: &Script, ui: &mut Ui) -> Result<boo
 
 /// A short life sees few schedules: those that were not due yet are made due now, so that each hook has run.
 async fn run_schedules(session: &mut Session, ui: &mut Ui) -> Result<(), Report> {
-    let application = session.id.to_string();
+    let (id, earlier) = (session.id.clone(), session.earlier);
     let ran = |services: &Services, hook: &str, schedule: &str| {
         let due = Trigger::Schedule(schedule.to_owned());
-        let records = services.runs.of(&application);
+        let records = runs_after(services, &id, earlier);
         records.iter().any(|it| it.hook == hook && it.trigger == due && !matches!(it.end, RunEnd::Cancelled { .. }))
     };
     let app = session.handle.state();
@@ -605,7 +627,7 @@ fn summarise(
     result: &Result<(bool, Vec<String>), Report>,
     begun: Instant,
 ) -> Result<Exit, Report> {
-    let records = session.services.runs.of(&session.id.to_string());
+    let records = session.runs();
     let carried_out = |result: &OperationResult| matches!(result, OperationResult::Done | OperationResult::Unchanged);
     let error = result
         .as_ref()

@@ -55,12 +55,19 @@ pub struct Handle {
     state: State,
     objects: Arc<AtomicUsize>,
     stop: CancellationToken,
+    /// Cancelled when nobody writes its status any more.
+    told: CancellationToken,
 }
 
 impl Handle {
     /// Ends the loop, its watches and its schedules; the application stays as it is, for another process to go on with.
     pub fn stop(&self) {
         self.stop.cancel();
+    }
+
+    /// Waits until the loop has ended and its last status is written, or cannot be. Call [`Self::stop`] before.
+    pub async fn ended(&self) {
+        self.told.cancelled().await;
     }
 
     /// Tells the application of something that happened. Waits while too much is waiting already; does nothing once the
@@ -119,7 +126,13 @@ pub fn start(services: Arc<Services>, instance: Instance) -> Handle {
     let objects = Arc::new(AtomicUsize::new(0));
     let exported = services.metrics.begin(&instance.id.to_string(), shown.clone());
     let context = Arc::new(Context { services, instance, events: events.clone(), objects: Arc::clone(&objects) });
-    tokio::spawn(report::write_statuses(Arc::clone(&context), statuses));
+    let told = CancellationToken::new();
+    let writer = told.clone().drop_guard();
+    let writing = report::write_statuses(Arc::clone(&context), statuses);
+    tokio::spawn(async move {
+        writing.await;
+        drop(writer);
+    });
     let stop = CancellationToken::new();
     let driver = Driver {
         context,
@@ -132,7 +145,7 @@ pub fn start(services: Arc<Services>, instance: Instance) -> Handle {
         _exported: exported,
     };
     tokio::spawn(driver.run());
-    Handle { events, state: shown, objects, stop }
+    Handle { events, state: shown, objects, stop, told }
 }
 
 /// What performers of effects work with.

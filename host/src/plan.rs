@@ -92,7 +92,7 @@ impl std::fmt::Debug for Wish {
 pub async fn command(args: &Args) -> Result<Exit, Report> {
     let planned = tokio::time::timeout(args.timeout, Box::pin(made(args))).await;
     let document = planned.unwrap_or_else(|_| {
-        let message = format!("the plan was not made within {} s", args.timeout.as_secs());
+        let message = format!("the plan was not made within {:?}", args.timeout);
         Err(Report::new("TimedOut", message).hint("give more time with --timeout").exit(Exit::TimedOut))
     })?;
     let text = match args.output {

@@ -75,6 +75,27 @@ fn a_change_that_is_made_already_is_not_waited_for() {
 }
 
 #[test]
+fn runs_of_earlier_sessions_with_the_same_folder_are_not_counted() {
+    let data = tempfile::tempdir().unwrap();
+    let data = data.path().to_str().unwrap();
+    let runs = |timeout: &str| {
+        let arguments = ["dev", "examples/minimal", "--once", "-o", "json", "--timeout", timeout, "--data-dir", data];
+        let output = barbless(&arguments);
+        let summary: Value = serde_json::from_slice(&output.stdout).unwrap();
+        (summary["runs"].as_u64().unwrap(), output)
+    };
+    let (first, _) = runs("60s");
+    let (second, _) = runs("60s");
+    assert_eq!((first >= 1, second), (true, first));
+
+    let (_, output) = runs("1ms");
+    let said = text(&output.stderr);
+    assert_eq!(output.status.code(), Some(4), "{said}");
+    assert!(said.contains("did not end within 1ms: "), "{said}");
+    assert!(!said.contains("the status is not written"), "the end of the API is no news: {said}");
+}
+
+#[test]
 fn render_prints_what_helm_template_prints() {
     let output = barbless(&["render", "examples/minimal"]);
     assert_eq!(output.status.code(), Some(0), "{}", text(&output.stderr));

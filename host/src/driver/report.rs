@@ -40,6 +40,11 @@ pub(super) async fn write_statuses(context: Arc<Context>, mut statuses: watch::R
                     written = Some((status, tokio::time::Instant::now()));
                     break;
                 }
+                // The loop has ended, and the API may be gone with it: whoever goes on with the application writes its own.
+                Err(error) if statuses.has_changed().is_err() => {
+                    tracing::debug!(application = %context.instance.id, error = error.chain(), "the last status is not written");
+                    return;
+                }
                 Err(error) => {
                     drop(step);
                     tracing::warn!(application = %context.instance.id, error = error.chain(), "the status is not written yet");
