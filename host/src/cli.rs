@@ -86,7 +86,7 @@ pub struct Dev {
     /// Namespace of the application.
     #[arg(short, long, env = "BARBLESS_NAMESPACE", default_value = "default")]
     pub namespace: String,
-    /// Name of the application; the name of the package unless given.
+    /// Name of the application, 24 characters at most; the name of the package unless given.
     #[arg(long)]
     pub name: Option<String>,
     /// Settings of the application (YAML or JSON file); those of `dev.yaml` unless given.

@@ -6,9 +6,9 @@ use std::path::Path;
 use std::sync::Arc;
 use std::time::{Duration, Instant};
 
-use barbless_cluster::{ApplicationEvent, Cluster};
+use barbless_cluster::{ApplicationEvent, Cluster, MalformedApplication, SeenApplication};
 use barbless_devcluster::{DataTrouble, DevCluster};
-use barbless_domain::event::Event;
+use barbless_domain::event::{Event, Failure};
 use barbless_domain::grant::{Grant, Interface, Permission};
 use barbless_domain::hook::Trigger;
 use barbless_domain::identity::{ApplicationId, ObjectRef};
@@ -404,7 +404,7 @@ async fn start(
         Arc::new(Services { cluster: cluster.clone(), sandbox, runs, notices, metrics, owner, platform: facts });
     let instance = Instance::new(id.clone(), Arc::new(Folder::new(&args.package)), grants);
     let handle = driver::start(Arc::clone(&services), instance);
-    let observer = tokio::spawn(observe(cluster.clone(), id.clone(), handle.clone()));
+    let observer = tokio::spawn(observe(cluster.clone(), id.clone(), manifest.name.clone(), handle.clone()));
     cluster
         .create_application(&id, &manifest.name, &manifest.version.to_string(), &Value::Object(script.settings.clone()))
         .await
@@ -444,11 +444,26 @@ fn forward(notices: &Notices) -> mpsc::Receiver<Notice> {
     receiver
 }
 
-/// Tells the loop what the `Application` says.
-async fn observe(cluster: Cluster, id: ApplicationId, handle: Handle) {
-    let events = cluster.watch_applications(Some(id.namespace().to_owned()));
+/// Tells the loop what the `Application` says, and the users of others that nobody looks after them.
+async fn observe(cluster: Cluster, id: ApplicationId, package: String, handle: Handle) {
+    let events = cluster.watch_applications(None);
     let mut events = std::pin::pin!(events);
     while let Some(event) = events.next().await {
+        for Unserved { namespace, name, generation, why } in unserved(&event, &id, &package) {
+            let status = barbless_domain::status::refused(generation, &why);
+            match cluster.write_refusal((&namespace, &name), &status, jiff::Timestamp::now()).await {
+                Ok(false) => {}
+                Ok(true) => tracing::warn!(namespace, name, why = why.message, "an Application is not served"),
+                Err(error) => {
+                    tracing::warn!(
+                        namespace,
+                        name,
+                        error = error.chain(),
+                        "an Application is not told that it is not served"
+                    );
+                }
+            }
+        }
         let seen = match event {
             ApplicationEvent::Applied(seen) => vec![*seen],
             ApplicationEvent::Synced { applications, .. } => applications,
@@ -456,16 +471,7 @@ async fn observe(cluster: Cluster, id: ApplicationId, handle: Handle) {
                 tracing::warn!(application = %id, reason, message, "watching applications");
                 continue;
             }
-            ApplicationEvent::Malformed(bad) => {
-                tracing::warn!(
-                    namespace = bad.namespace,
-                    name = bad.name,
-                    why = bad.why,
-                    "an Application cannot be read"
-                );
-                continue;
-            }
-            ApplicationEvent::Deleted { .. } => continue,
+            ApplicationEvent::Malformed(_) | ApplicationEvent::Deleted { .. } => continue,
         };
         for seen in seen.into_iter().filter(|seen| seen.id == id) {
             if !seen.desired.deleting
@@ -476,6 +482,52 @@ async fn observe(cluster: Cluster, id: ApplicationId, handle: Handle) {
             handle.send(Event::Observed(seen.desired)).await;
         }
     }
+}
+
+/// An `Application` that this command does not look after.
+#[derive(Debug, PartialEq)]
+struct Unserved {
+    namespace: String,
+    name: String,
+    generation: i64,
+    why: Failure,
+}
+
+/// All of an event that are not the one that is served.
+fn unserved(event: &ApplicationEvent, id: &ApplicationId, package: &str) -> Vec<Unserved> {
+    let (seen, malformed): (Vec<&SeenApplication>, Vec<&MalformedApplication>) = match event {
+        ApplicationEvent::Applied(seen) => (vec![&**seen], Vec::new()),
+        ApplicationEvent::Malformed(bad) => (Vec::new(), vec![bad]),
+        ApplicationEvent::Synced { applications, malformed } => {
+            (applications.iter().collect(), malformed.iter().collect())
+        }
+        ApplicationEvent::Deleted { .. } | ApplicationEvent::Failed { .. } => (Vec::new(), Vec::new()),
+    };
+    let others = seen.into_iter().filter(|seen| seen.id != *id).map(|seen| Unserved {
+        namespace: seen.id.namespace().to_owned(),
+        name: seen.id.name().to_owned(),
+        generation: seen.desired.generation,
+        why: not_served(&seen.id, &seen.application.spec.package_name, id, package),
+    });
+    let broken = malformed.into_iter().map(|bad| Unserved {
+        namespace: bad.namespace.clone(),
+        name: bad.name.clone(),
+        generation: bad.generation,
+        why: bad.failure(),
+    });
+    others.chain(broken).collect()
+}
+
+fn not_served(other: &ApplicationId, wanted: &str, id: &ApplicationId, package: &str) -> Failure {
+    let (namespace, name) = (other.namespace(), other.name());
+    if wanted != package {
+        return Failure::new("PackageUnknown", format!("barbless dev has package '{package}', and not '{wanted}'"))
+            .hint(format!(
+                "run barbless dev on the folder of that package, with --namespace {namespace} --name {name}"
+            ));
+    }
+    Failure::new("NotServed", format!("barbless dev looks after one application, which is {id}"))
+        .hint(format!("run it with --namespace {namespace} --name {name}"))
 }
 
 /// Install, change, delete.

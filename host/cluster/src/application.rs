@@ -2,7 +2,7 @@
 
 use std::sync::Arc;
 
-use barbless_domain::event::Desired;
+use barbless_domain::event::{Desired, Failure};
 use barbless_domain::identity::{ApplicationId, Gvk, ObjectRef};
 use barbless_domain::pipeline::DeletionStep;
 use barbless_domain::request::Requests;
@@ -75,8 +75,27 @@ pub struct MalformedApplication {
     pub namespace: String,
     /// Its name.
     pub name: String,
+    /// Its generation.
+    pub generation: i64,
+    /// Stable reason: `BadName`, or `BadApplication` for anything else.
+    pub reason: &'static str,
     /// What is wrong.
     pub why: String,
+}
+
+impl MalformedApplication {
+    /// What is wrong, and what can be done.
+    #[must_use]
+    pub fn failure(&self) -> Failure {
+        let hint = match self.reason {
+            "BadName" => format!(
+                "make it anew with another name: up to {} lower-case letters, digits and '-'",
+                ApplicationId::NAME_MAX
+            ),
+            _ => "correct what the message says".to_owned(),
+        };
+        Failure::new(self.reason, &self.why).hint(hint)
+    }
 }
 
 impl Cluster {
@@ -143,9 +162,18 @@ fn reference(id: &ApplicationId) -> ObjectRef {
 
 fn parse(object: &Value) -> Result<SeenApplication, MalformedApplication> {
     let text = |field: &str| metadata(object, field).unwrap_or_default().to_owned();
-    let bad = |why: String| MalformedApplication { namespace: text("namespace"), name: text("name"), why };
-    let id = ApplicationId::new(&text("namespace"), &text("name")).map_err(|error| bad(error.to_string()))?;
-    let application: Application = serde_json::from_value(object.clone()).map_err(|error| bad(error.to_string()))?;
+    let generation = object.pointer("/metadata/generation").and_then(Value::as_i64).unwrap_or_default();
+    let bad = |reason, why: String| MalformedApplication {
+        namespace: text("namespace"),
+        name: text("name"),
+        generation,
+        reason,
+        why,
+    };
+    let id = ApplicationId::new(&text("namespace"), &text("name"));
+    let id = id.map_err(|error| bad("BadName", error.to_string()))?;
+    let application: Application =
+        serde_json::from_value(object.clone()).map_err(|error| bad("BadApplication", error.to_string()))?;
     Ok(SeenApplication { id, uid: text("uid"), desired: desired(&application), application: Arc::new(application) })
 }
 
@@ -365,7 +393,7 @@ impl Cluster {
         id: &ApplicationId,
         mut change: impl FnMut(&Value) -> Option<Value> + Send,
     ) -> Result<Option<bool>, Error> {
-        self.write_over(id, |live| {
+        self.write_over(&reference(id), |live| {
             Ok(change(live).map(|mut changes| {
                 if let Some(changes) = changes.as_object_mut() {
                     changes.insert("resourceVersion".to_owned(), metadata(live, "resourceVersion").into());
@@ -380,12 +408,11 @@ impl Cluster {
     /// it made anything; nothing if there is no such Application.
     async fn write_over(
         &self,
-        id: &ApplicationId,
+        target: &ObjectRef,
         mut make: impl FnMut(&Value) -> Result<Option<Write>, Error> + Send,
     ) -> Result<Option<bool>, Error> {
-        let target = reference(id);
         let resource = self.resolve(&target.gvk).await?;
-        let at = Target { resource: &resource, object: &target };
+        let at = Target { resource: &resource, object: target };
         let mut pause = CONFLICT_PAUSE;
         let mut action = "patch";
         for _ in 0..CONFLICT_RETRIES {
@@ -424,20 +451,36 @@ impl Cluster {
         mut status: ApplicationStatus,
         now: Timestamp,
     ) -> Result<bool, Error> {
-        self.change_status(id, |before, is_deleted| {
-            for condition in &mut status.conditions {
-                let mut known = before.conditions.iter();
-                let same = known.find(|it| it.kind == condition.kind && it.status == condition.status);
-                condition.last_transition_time = match same {
-                    Some(same) if !same.last_transition_time.is_empty() => same.last_transition_time.clone(),
-                    _ => seconds(now),
-                };
-            }
+        self.change_status(&reference(id), |before, is_deleted| {
+            keep_transitions(&mut status.conditions, before, now);
             let mut status = status.clone();
             // Somebody else may have brought the deletion further.
             if is_deleted && step_of(before) > step_of(&status) {
                 status.deletion_step.clone_from(&before.deletion_step);
             }
+            (status != *before).then_some(status)
+        })
+        .await
+        .map(|change| change == Some(true))
+    }
+
+    /// Shows that nobody looks after an Application, and why; its name may be none that an application can have. What an
+    /// earlier host wrote about its objects stays. Says whether something changed.
+    ///
+    /// # Errors
+    /// If the API server refuses or does not answer.
+    pub async fn write_refusal(
+        &self,
+        (namespace, name): (&str, &str),
+        status: &barbless_domain::status::Status,
+        now: Timestamp,
+    ) -> Result<bool, Error> {
+        let target = ObjectRef { gvk: gvk(), namespace: namespace.to_owned(), name: name.to_owned() };
+        let refusal = ApplicationStatus::from(status);
+        self.change_status(&target, |before, _| {
+            let ApplicationStatus { observed_generation, mut conditions, summary, .. } = refusal.clone();
+            keep_transitions(&mut conditions, before, now);
+            let status = ApplicationStatus { observed_generation, conditions, summary, ..before.clone() };
             (status != *before).then_some(status)
         })
         .await
@@ -450,7 +493,8 @@ impl Cluster {
     /// # Errors
     /// If the API server refuses or does not answer.
     pub async fn persist_deletion_step(&self, id: &ApplicationId, step: DeletionStep) -> Result<bool, Error> {
-        let written = self.change_status(id, |before, _| {
+        let target = reference(id);
+        let written = self.change_status(&target, |before, _| {
             let status = ApplicationStatus { deletion_step: word(step), ..before.clone() };
             (step_of(before) < Some(step)).then_some(status)
         });
@@ -462,21 +506,21 @@ impl Cluster {
     /// Application.
     async fn change_status(
         &self,
-        id: &ApplicationId,
+        target: &ObjectRef,
         mut change: impl FnMut(&ApplicationStatus, bool) -> Option<ApplicationStatus> + Send,
     ) -> Result<Option<bool>, Error> {
-        self.write_over(id, |live| {
+        self.write_over(target, |live| {
             let before: ApplicationStatus =
                 live.get("status").and_then(|status| serde_json::from_value(status.clone()).ok()).unwrap_or_default();
             let Some(status) = change(&before, metadata(live, "deletionTimestamp").is_some()) else {
                 return Ok(None);
             };
             let status = serde_json::to_value(status)
-                .map_err(|error| Error::Malformed { object: format!("status of {id}"), why: error.to_string() })?;
+                .map_err(|error| Error::Malformed { object: format!("status of {target}"), why: error.to_string() })?;
             Ok(Some(Write::Status(json!({
                 "apiVersion": format!("{GROUP}/{VERSION}"), "kind": "Application",
                 "metadata": {
-                    "namespace": id.namespace(), "name": id.name(),
+                    "namespace": target.namespace, "name": target.name,
                     "resourceVersion": metadata(live, "resourceVersion"),
                 },
                 "status": status,
@@ -492,6 +536,18 @@ enum Write {
     Metadata(Value),
     /// The status, applied as a whole.
     Status(Value),
+}
+
+/// Gives conditions the times of those that were there, where their status is the same.
+fn keep_transitions(conditions: &mut [Condition], before: &ApplicationStatus, now: Timestamp) {
+    for condition in conditions {
+        let mut known = before.conditions.iter();
+        let same = known.find(|it| it.kind == condition.kind && it.status == condition.status);
+        condition.last_transition_time = match same {
+            Some(same) if !same.last_transition_time.is_empty() => same.last_transition_time.clone(),
+            _ => seconds(now),
+        };
+    }
 }
 
 /// The step of a deletion that a status has.

@@ -3,11 +3,12 @@
 //! The Rust types are the schema; [`crds`] makes the definitions of them.
 #![allow(clippy::duplicated_attributes, reason = "each column of kube's derive has a type, and many are strings")]
 
+use barbless_domain::identity::ApplicationId;
 use k8s_openapi::apiextensions_apiserver::pkg::apis::apiextensions::v1::CustomResourceDefinition;
 use kube::{CustomResource, CustomResourceExt};
 use schemars::{JsonSchema, Schema, SchemaGenerator, json_schema};
 use serde::{Deserialize, Serialize};
-use serde_json::Value;
+use serde_json::{Value, json};
 
 /// Group of the custom resources.
 pub const GROUP: &str = "deckhouse.io";
@@ -515,10 +516,22 @@ pub struct RepositoryPackage {
 /// The definitions of the custom resources, as JSON.
 #[must_use]
 pub fn crds() -> Vec<Value> {
-    [Application::crd(), ApplicationPackage::crd(), ApplicationPackageVersion::crd(), PackageRepository::crd()]
-        .iter()
-        .map(definition)
-        .collect()
+    let mut application = definition(&Application::crd());
+    if let Some(Value::Object(schema)) = application.pointer_mut("/spec/versions/0/schema/openAPIV3Schema") {
+        // Names of objects are made of it, and it is a part of an id with dots.
+        let most = ApplicationId::NAME_MAX;
+        schema.insert(
+            "x-kubernetes-validations".to_owned(),
+            json!([
+                {"rule": format!("self.metadata.name.size() <= {most}"),
+                 "message": format!("the name of an Application has {most} characters at most")},
+                {"rule": "!self.metadata.name.contains('.')",
+                 "message": "the name of an Application has no dots"},
+            ]),
+        );
+    }
+    let others = [ApplicationPackage::crd(), ApplicationPackageVersion::crd(), PackageRepository::crd()];
+    std::iter::once(application).chain(others.iter().map(definition)).collect()
 }
 
 fn definition(crd: &CustomResourceDefinition) -> Value {

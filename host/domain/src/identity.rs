@@ -56,7 +56,7 @@ impl ApplicationId {
     /// [`BadName`] if the namespace or the name is no DNS label, or the name is longer than [`Self::NAME_MAX`].
     pub fn new(namespace: &str, name: &str) -> Result<Self, BadName> {
         dns_label("namespace", namespace)?;
-        dns_label("application name", name)?;
+        // First the length: it is the same limit for all that are too long.
         if name.len() > Self::NAME_MAX {
             return Err(BadName {
                 kind: "application name",
@@ -64,6 +64,7 @@ impl ApplicationId {
                 reason: "it is longer than 24 characters",
             });
         }
+        dns_label("application name", name)?;
         Ok(Self { namespace: namespace.to_owned(), name: name.to_owned() })
     }
 

@@ -285,6 +285,30 @@ pub struct StatusCondition {
     pub message: String,
 }
 
+/// The status of an application that is not looked after, and why: its user waits for something that does not come.
+#[must_use]
+pub fn refused(generation: i64, why: &Failure) -> Status {
+    let Failure { reason, message, hint, .. } = why;
+    let condition = |kind: &str| StatusCondition {
+        kind: kind.to_owned(),
+        status: "False".to_owned(),
+        reason: reason.clone(),
+        message: message.clone(),
+    };
+    Status {
+        observed_generation: generation,
+        summary: Summary {
+            state: "Failed".to_owned(),
+            message: message.clone(),
+            tip: hint.clone().unwrap_or_default(),
+        },
+        conditions: vec![condition("Ready")],
+        current_version: None,
+        deletion_step: None,
+        tracking: None,
+    }
+}
+
 /// What stands in the way: reason of the external condition, message, hint.
 struct Blocker {
     reason: String,

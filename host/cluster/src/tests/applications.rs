@@ -128,7 +128,22 @@ async fn applications_are_watched_with_what_they_want() {
         "spec": {"packageName": "p", "packageVersion": "1"}});
     cluster.put(bad).await;
     let ApplicationEvent::Malformed(bad) = next().await else { panic!("not malformed") };
-    assert_eq!(bad.name, "a-name-that-is-much-too-long");
+    assert_eq!((bad.name.as_str(), bad.reason), ("a-name-that-is-much-too-long", "BadName"));
+    // It is told so where its user looks.
+    let refusal = barbless_domain::status::refused(bad.generation, &bad.failure());
+    let at = (bad.namespace.as_str(), bad.name.as_str());
+    assert!(cluster.write_refusal(at, &refusal, Timestamp::now()).await.expect("written"));
+    assert!(!cluster.write_refusal(at, &refusal, Timestamp::now()).await.expect("there already"));
+    let target = reference("deckhouse.io/v1alpha1", "Application", "demo", &bad.name);
+    let status = cluster.get(&target).await.expect("an answer").expect("an object")["status"].clone();
+    assert_eq!(status["summary"]["state"], "Failed");
+    assert!(status["summary"]["message"].as_str().is_some_and(|it| it.contains("longer than 24")), "{status}");
+    assert!(status["summary"]["tip"].as_str().is_some_and(|it| it.contains("another name")), "{status}");
+    assert_eq!(
+        (&status["conditions"][0]["type"], &status["conditions"][0]["reason"]),
+        (&json!("Ready"), &json!("BadName"))
+    );
+    let ApplicationEvent::Malformed(_) = next().await else { panic!("not malformed") };
 
     cluster.delete_application(&app()).await.expect("deleted");
     let gone = ApplicationEvent::Deleted { namespace: "demo".to_owned(), name: "web".to_owned() };

@@ -11,6 +11,11 @@ use crate::{
     status::Cause,
 };
 
+/// Bytes of a DNS label.
+const LABEL_MAX: usize = 63;
+/// Bytes of a DNS subdomain.
+const SUBDOMAIN_MAX: usize = 253;
+
 /// All annotations of one object together.
 const ANNOTATIONS_BYTES_MAX: usize = 256 * 1024;
 /// The data of one ConfigMap or Secret.
@@ -18,9 +23,14 @@ const DATA_BYTES_MAX: usize = 1024 * 1024;
 
 fn is_dns_label(name: &str) -> bool {
     let bytes = name.as_bytes();
+    bytes.len() <= LABEL_MAX && is_part(name)
+}
+
+/// A part of a subdomain: the API server bounds the whole, and not its parts.
+fn is_part(name: &str) -> bool {
+    let bytes = name.as_bytes();
     let edge = |b: Option<&u8>| b.is_some_and(|b| b.is_ascii_lowercase() || b.is_ascii_digit());
-    bytes.len() <= 63
-        && bytes.iter().all(|b| b.is_ascii_lowercase() || b.is_ascii_digit() || *b == b'-')
+    bytes.iter().all(|b| b.is_ascii_lowercase() || b.is_ascii_digit() || *b == b'-')
         && edge(bytes.first())
         && edge(bytes.last())
 }
@@ -37,14 +47,19 @@ pub(crate) fn metadata(resource: &Resource, object: &Value) -> Vec<Cause> {
         }
     } else if label {
         let letter_first = !resource.is("", "Service") || name.starts_with(|c: char| c.is_ascii_lowercase());
-        if !is_dns_label(name) || !letter_first {
+        if name.len() > LABEL_MAX {
+            causes.push(bad(&format!("must be no more than {LABEL_MAX} bytes")));
+        }
+        if !is_part(name) || !letter_first {
             let rule = if resource.is("", "Service") { "a DNS-1035 label" } else { "a lowercase RFC 1123 label" };
             causes.push(bad(&format!(
                 "{rule} must consist of lower case alphanumeric characters or '-', and must start and end with an \
                  alphanumeric character"
             )));
         }
-    } else if name.len() > 253 || !name.split('.').all(is_dns_label) {
+    } else if name.len() > SUBDOMAIN_MAX {
+        causes.push(bad(&format!("must be no more than {SUBDOMAIN_MAX} bytes")));
+    } else if !name.split('.').all(is_part) {
         causes.push(bad(
             "a lowercase RFC 1123 subdomain must consist of lower case alphanumeric characters, '-' or '.', and must \
              start and end with an alphanumeric character",
