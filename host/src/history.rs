@@ -118,11 +118,6 @@ fn print_json(document: &Value) -> Result<(), Report> {
     app::print(&format!("{document:#}\n"))
 }
 
-/// Learns what is secret in a record.
-fn secrets_of(record: &RunRecord, show: bool) -> Secrets {
-    shown::secrets(show, record.operations.iter().map(|(operation, _)| operation), &record.values, &[])
-}
-
 /// `2026-01-31T12:00:00Z`
 pub(crate) fn moment(unix_ms: u64) -> String {
     let ms = i64::try_from(unix_ms).unwrap_or(i64::MAX);
@@ -131,7 +126,7 @@ pub(crate) fn moment(unix_ms: u64) -> String {
 
 /// A record without its contents.
 fn summary(record: &RunRecord, has_input: bool, show_secrets: bool) -> Value {
-    let secrets = secrets_of(record, show_secrets);
+    let secrets = shown::secrets_of(record, show_secrets);
     let mut document = json!({
         "run": record.id,
         "application": record.application,
@@ -218,7 +213,7 @@ fn milliseconds(us: u64) -> String {
 
 fn describe(args: &Runs, archive: &Archive, record: &RunRecord) -> Result<Exit, Report> {
     let has_input = archive.has_input(record).map_err(|error| report(&error))?;
-    let secrets = secrets_of(record, args.show_secrets);
+    let secrets = shown::secrets_of(record, args.show_secrets);
     let mut document = summary(record, has_input, args.show_secrets);
     document["instance"] = json!(record.input.instance);
     document["snapshots"] = json!(record.input.snapshots);
@@ -227,7 +222,7 @@ fn describe(args: &Runs, archive: &Archive, record: &RunRecord) -> Result<Exit, 
         document["error"] = error.unwrap_or_default();
     }
     if let RunEnd::Trap { backtrace, .. } = &record.end {
-        document["backtrace"] = json!(backtrace);
+        document["backtrace"] = backtrace.iter().map(|frame| json!(secrets.mask_text(frame))).collect();
     }
     let operations = record.operations.iter().map(|(operation, result)| {
         let (_, operation) = shown::masked_operations(&secrets, None, Some(&shown::operation(operation)));
@@ -243,7 +238,7 @@ fn describe(args: &Runs, archive: &Archive, record: &RunRecord) -> Result<Exit, 
     document["operations"] = operations.collect();
     let changes = record.values.iter().filter_map(|change| shown::masked_changes(&secrets, None, Some(change)).1);
     document["values"] = changes.collect();
-    document["metrics"] = record.metrics.iter().map(shown::measurement).collect();
+    document["metrics"] = record.metrics.iter().map(|one| shown::measurement(one, &secrets)).collect();
     document["log"] = record.log.iter().map(|line| json!(secrets.mask_text(&line.to_string()))).collect();
     match args.output {
         Listing::Json => print_json(&document)?,
@@ -332,7 +327,7 @@ pub(crate) fn logs(args: &Logs) -> Result<Exit, Report> {
     };
     let mut entries: Vec<Value> = Vec::new();
     for record in &records {
-        let secrets = secrets_of(record, args.show_secrets);
+        let secrets = shown::secrets_of(record, args.show_secrets);
         let entry = |level: &str, message: &str, fields: Value, source: &str| {
             json!({
                 "run": record.id, "application": record.application, "hook": record.hook,
@@ -342,7 +337,7 @@ pub(crate) fn logs(args: &Logs) -> Result<Exit, Report> {
         };
         for line in &record.log {
             let fields: serde_json::Map<String, Value> =
-                line.fields.iter().map(|(name, value)| (name.clone(), json!(secrets.mask_text(value)))).collect();
+                line.fields.iter().map(|(name, value)| (secrets.mask_text(name), json!(secrets.mask_text(value)))).collect();
             entries.push(entry(line.level.as_str(), &line.message, Value::Object(fields), "hook"));
         }
         if record.end.is_failure() {

@@ -235,7 +235,8 @@ impl Writer {
             }
         }
         documents.extend(rehearsal.planned.iter().filter_map(|it| it.last.as_ref()).map(|last| &last.settings));
-        Self { secrets: Secrets::of(objects, documents), budget: Budget::default() }
+        let told = rehearsal.runs.iter().flat_map(|run| &run.told);
+        Self { secrets: Secrets::of(objects, documents).with(told), budget: Budget::default() }
     }
 
     fn document(mut self, wish: &Wish, rehearsal: &Rehearsal, foreseen: &[Foreseen], warnings: &[String]) -> Document {
@@ -372,7 +373,7 @@ impl Writer {
     }
 
     fn run(&mut self, run: &RehearsedRun) -> HookPart {
-        let RehearsedRun { hook, trigger, failure, log, before, after, operations } = run;
+        let RehearsedRun { hook, trigger, failure, log, before, after, operations, told: _ } = run;
         let mut lines: Vec<String> =
             log.iter().take(LOG_LINES_MAX).map(|line| self.secrets.mask_text(&line.to_string())).collect();
         if log.len() > LOG_LINES_MAX {

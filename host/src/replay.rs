@@ -20,6 +20,7 @@ use crate::bundle;
 use crate::cli::{Output, Replay};
 use crate::fixtures;
 use crate::history;
+use crate::plan::secrets::told::{Said, told};
 use crate::report::{Exit, Report};
 use crate::runs::{Archive, component_digest};
 
@@ -42,7 +43,7 @@ pub(crate) async fn command(args: &Replay) -> Result<Exit, Report> {
     let input = input(&archive, &record)?;
     let (bytes, words) = component(args, &archive, &record)?;
     let sandbox = app::sandbox(Some(args.data_dir.join("components")))?;
-    let outcome = run(&sandbox, bytes.clone(), &words, &input).await?;
+    let (outcome, told) = run(&sandbox, bytes.clone(), &words, &input).await?;
     let mut notes = Vec::new();
     if args.component.is_some() {
         notes = changed_bindings(&sandbox, &archive, &record, bytes.clone()).await;
@@ -53,7 +54,8 @@ pub(crate) async fn command(args: &Replay) -> Result<Exit, Report> {
     }
     let recorded = Trace::of_record(&record);
     let replayed = Trace::of_outcome(&outcome, &record);
-    let comparison = Comparison::new(&recorded, &replayed, &input, args.show_secrets);
+    let told: Vec<String> = record.told.iter().cloned().chain(told).collect();
+    let comparison = Comparison::new(&recorded, &replayed, &input, &told, args.show_secrets);
     for note in &notes {
         tell(note);
     }
@@ -155,15 +157,21 @@ async fn load(sandbox: &Sandbox, bytes: Vec<u8>, words: &str) -> Result<Componen
     sandbox.load(bytes).await.map_err(|error| Report::of(error.reason(), &error).at(words).hint(error.hint()))
 }
 
-async fn run(sandbox: &Sandbox, bytes: Vec<u8>, words: &str, input: &Arc<RunInput>) -> Result<RunOutcome, Report> {
+/// Runs the hook again; the secrets of the input that turn up in what came of it go with the outcome.
+async fn run(
+    sandbox: &Sandbox,
+    bytes: Vec<u8>,
+    words: &str,
+    input: &Arc<RunInput>,
+) -> Result<(RunOutcome, Vec<String>), Report> {
     let component = load(sandbox, bytes, words).await?;
-    if !component.hooks().iter().any(|hook| hook.name == input.hook) {
+    let Some(declaration) = component.hooks().iter().find(|hook| hook.name == input.hook) else {
         let names: Vec<&str> = component.hooks().iter().map(|hook| hook.name.as_str()).collect();
         return Err(Report::new("HookNotFound", format!("there is no hook '{}'", input.hook))
             .at(words)
             .hint(format!("its hooks are: {}", names.join(", ")))
             .exit(Exit::NotFound));
-    }
+    };
     let instance = &input.instance;
     let id = ApplicationId::new(&instance.namespace, &instance.name)
         .map_err(|error| Report::new("BadName", error.to_string()))?;
@@ -172,7 +180,9 @@ async fn run(sandbox: &Sandbox, bytes: Vec<u8>, words: &str, input: &Arc<RunInpu
     let prepared = sandbox
         .prepare(&component, &id, &Grant::with(Vec::new()))
         .map_err(|error| Report::of(error.reason(), &error).at(words).hint(error.hint()))?;
-    Ok(prepared.run(input).await)
+    let outcome = prepared.run(input).await;
+    let told = told(input, Some(declaration), &Said::of(&outcome));
+    Ok((outcome, told))
 }
 
 /// What a changed component watches otherwise than the recorded one: its snapshots would have been others.

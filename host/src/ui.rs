@@ -8,6 +8,7 @@ use indicatif::{ProgressBar, ProgressStyle};
 
 use crate::notice::Notice;
 use crate::report::printable;
+use crate::runs::shown;
 
 /// Prints notices.
 #[derive(Debug)]
@@ -89,22 +90,23 @@ impl Ui {
     }
 
     fn run(&self, record: &RunRecord) {
+        let secrets = shown::secrets_of(record, false);
         let mark = if record.end.is_failure() { "✗ " } else { "" };
         let mut text = format!("├─ {mark}{} hook {}", record.trigger.as_str(), record.hook);
         if record.attempt > 1 {
             text.push_str(&format!(" (attempt {})", record.attempt));
         }
         if !record.end.is_ok() {
-            text.push_str(&format!(": [{}] {}", record.end.reason(), record.end));
+            text.push_str(&format!(": [{}] {}", record.end.reason(), secrets.mask_text(&record.end.to_string())));
         }
         let micros = record.usage.wall_us;
         text.push_str(&format!(" ({}.{:03} ms)", micros / 1000, micros % 1000));
         self.line(&text);
         for line in &record.log {
-            self.line(&format!("│  {line}"));
+            self.line(&format!("│  {}", secrets.mask_text(&line.to_string())));
         }
         for (operation, result) in &record.operations {
-            self.line(&format!("│  {operation}: {result}"));
+            self.line(&format!("│  {operation}: {}", secrets.mask_text(&result.to_string())));
         }
         for change in &record.values {
             // The value may be a secret: only where, never what.

@@ -251,3 +251,52 @@ async fn a_replay_of_a_changed_hook_shows_its_values_and_operations() {
     assert!(stdout.contains("different: operations (1 each)"), "{stdout}");
     assert!(stdout.contains("-- apply ConfigMap default/d8a-miniflux-backup-marker"), "{stdout}");
 }
+
+/// What a hook logs of the Secrets that it watches, and of the settings, is kept for the replay and shown to nobody.
+#[tokio::test(flavor = "multi_thread")]
+async fn secrets_of_snapshots_are_not_shown_in_logs() {
+    let folder = tempfile::tempdir().unwrap();
+    let data = folder.path();
+    let encoded = "Y29ycmVjdCBob3JzZSBiYXR0ZXJ5";
+    let record = {
+        let world = World::with_runs(RunLog::open(data).unwrap()).await;
+        let source = package("watcher");
+        let manifest = String::from_utf8(source.get("package.yaml").unwrap().to_vec()).unwrap();
+        let permissions = "permissions:\n- {apiGroups: [''], kinds: [Secret], verbs: [watch]}\n";
+        let mut source = source.with("package.yaml", &(manifest + permissions));
+        source.insert("hooks/scripted.wasm", component("tests/guests/scripted.wasm")).unwrap();
+        let binding = "configVersion: v1\nkubernetes:\n- {name: own, apiVersion: v1, kind: Secret}\n";
+        source.insert("hooks/bindings/told.yaml", binding.as_bytes().to_vec()).unwrap();
+        let app = world.install("watcher", source, json!({})).await;
+        app.ready().await;
+        let secret = json!({
+            "apiVersion": "v1", "kind": "Secret", "metadata": {"name": "db"},
+            "data": {"key": encoded, "short": "YWJj"},
+        });
+        world.cluster.apply_object("somebody", "default", &secret).await.unwrap();
+        let logged = || app.records().into_iter().find(|it| it.log.iter().any(|line| line.message.contains("db ")));
+        let mut tries = 0;
+        let record = loop {
+            if let Some(record) = logged() {
+                break record;
+            }
+            tries += 1;
+            assert!(tries < 6_000, "the hook has logged nothing");
+            tokio::time::sleep(std::time::Duration::from_millis(10)).await;
+        };
+        written(data, &[Arc::clone(&record)]);
+        record
+    };
+    let run = record.id.to_string();
+    let shows: [&[&str]; 4] =
+        [&["logs", &run], &["logs", &run, "-o", "json"], &["runs", &run], &["runs", &run, "-o", "yaml"]];
+    for show in shows {
+        let shown = text(&over(data, show).stdout);
+        assert!(shown.contains("(redacted)") && shown.contains("YWJj"), "{show:?}: {shown}");
+        assert!(!shown.contains(encoded), "{show:?}: {shown}");
+        let asked = text(&over(data, &[show, &["--show-secrets"]].concat()).stdout);
+        assert!(asked.contains(encoded), "{show:?}: {asked}");
+    }
+    let replayed = over(data, &["replay", &run, "--diff"]);
+    assert_eq!(replayed.status.code(), Some(0), "{}", text(&replayed.stdout));
+}

@@ -506,6 +506,10 @@ pub struct RunRecord {
     /// Measurements.
     #[serde(default)]
     pub metrics: Vec<Measurement>,
+    /// Secrets of the input that turn up in what came out of the run, in the forms in which they do: whoever shows the
+    /// record masks them.
+    #[serde(default, skip_serializing_if = "Vec::is_empty")]
+    pub told: Vec<String>,
     /// What it cost.
     pub usage: Usage,
 }

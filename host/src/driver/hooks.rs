@@ -20,7 +20,8 @@ use tokio::time::Instant;
 use super::instance::{LinkedComponent, LoadedPackage};
 use super::{Context, Stop, jq};
 use crate::notice::Notice;
-use crate::runs::Inputs;
+use crate::plan::secrets::told::{Said, told};
+use crate::runs::{Inputs, shown};
 
 #[cfg(test)]
 mod tests;
@@ -68,6 +69,7 @@ pub(super) async fn run(context: &Arc<Context>, hook: &str, trigger: Trigger, at
         _ => outcome.end.clone(),
     };
     let record = record(context, kept, &input, outline, end, outcome, results);
+    let secrets = shown::secrets_of(&record, false);
     context.notice(Notice::Ran(record));
     match verdict {
         Ok(values_changed) => Answer::HookRan { values_changed },
@@ -78,7 +80,12 @@ pub(super) async fn run(context: &Arc<Context>, hook: &str, trigger: Trigger, at
             | Refusal::Denied(failure)
             | Refusal::Operation(failure)
             | Refusal::Late(failure),
-        ) => Answer::Failed(failure),
+            // From here on it is shown: in the status, in events, in messages.
+        ) => Answer::Failed(Failure {
+            message: secrets.mask_text(&failure.message),
+            hint: failure.hint.map(|hint| secrets.mask_text(&hint)),
+            ..failure
+        }),
     }
 }
 
@@ -448,6 +455,16 @@ fn record(
     outcome: RunOutcome,
     operations: Results,
 ) -> Arc<RunRecord> {
+    let mut said = Said::of(&outcome);
+    if end != outcome.end {
+        said.end(&end);
+    }
+    for (_, result) in &operations {
+        if let OperationResult::Failed { message, .. } = result {
+            said.add(message);
+        }
+    }
+    let told = told(input, package.declaration(&input.hook), &said);
     let record = RunRecord {
         id: 0,
         application: context.instance.id.to_string(),
@@ -464,6 +481,7 @@ fn record(
         operations,
         values: outcome.values,
         metrics: outcome.metrics,
+        told,
         usage: outcome.usage,
     };
     let inputs =

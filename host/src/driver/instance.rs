@@ -9,6 +9,7 @@ use barbless_cluster::Cluster;
 use barbless_domain::declaration::Hook;
 use barbless_domain::event::Failure;
 use barbless_domain::grant::Grant;
+use barbless_domain::hook::HookDeclaration;
 use barbless_domain::identity::ApplicationId;
 use barbless_domain::package::{Package, PackageSource};
 use barbless_domain::pipeline::DeletionStep;
@@ -146,6 +147,13 @@ pub(super) struct LoadedPackage {
     pub(super) checkers: Vec<Arc<LinkedComponent>>,
     /// jq programs of its bindings.
     pub(super) filters: Filters,
+}
+
+impl LoadedPackage {
+    /// The hook of this name.
+    pub(super) fn declaration(&self, hook: &str) -> Option<&HookDeclaration> {
+        self.hooks.iter().map(|it| &it.declaration).find(|it| it.name == hook)
+    }
 }
 
 /// A component that can run.

@@ -33,6 +33,7 @@ use super::bindings::Trouble;
 use super::instance::LoadedPackage;
 pub(crate) use super::release::Planned;
 use super::{Context, Instance, Services, bindings, hooks, jq, package, release};
+use crate::plan::secrets::told::{Said, told};
 
 /// What came of it.
 #[derive(Debug, Default)]
@@ -70,6 +71,8 @@ pub(crate) struct RehearsedRun {
     pub(crate) after: Arc<Value>,
     /// What it asked for, with what would come of it.
     pub(crate) operations: Vec<(Operation, Fate)>,
+    /// Secrets that went into it and turn up in what came of it.
+    pub(crate) told: Vec<String>,
 }
 
 /// What would come of an operation.
@@ -255,7 +258,9 @@ async fn run(
         now_unix_ms: context.instance.now().0,
         seed: seed.into(),
     };
-    let outcome = component.prepared.run(&Arc::new(input)).await;
+    let input = Arc::new(input);
+    let outcome = component.prepared.run(&input).await;
+    let mut said = Said::of(&outcome);
     let mut failure = hooks::failure_of(hook, &outcome.end);
     let mut operations = Vec::new();
     for operation in outcome.operations.iter().filter(|operation| failure.is_none() || operation.on_failure) {
@@ -266,8 +271,20 @@ async fn run(
             hooks::check_values(context, hook, &outcome).and_then(|()| hooks::commit_values(context, hook, &outcome));
         failure = kept.err();
     }
+    for (_, fate) in &operations {
+        match fate {
+            Fate::Denied(failure) => said.add(&failure.message),
+            Fate::Foreseen(foreseen) => {
+                if let OperationResult::Failed { message, .. } = &foreseen.result {
+                    said.add(message);
+                }
+            }
+            Fate::AfterAnother => {}
+        }
+    }
+    let told = told(&input, package.declaration(hook), &said);
     let (after, _) = context.instance.documents();
-    let run = RehearsedRun { hook: hook.to_owned(), trigger, failure, log: outcome.log, before, after, operations };
+    let run = RehearsedRun { hook: hook.to_owned(), trigger, failure, log: outcome.log, before, after, operations, told };
     Ok(run)
 }
 

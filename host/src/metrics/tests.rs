@@ -47,6 +47,7 @@ fn record(hook: &str, end: RunEnd, metrics: Vec<Measurement>) -> RunRecord {
         operations: Vec::new(),
         values: Vec::new(),
         metrics,
+        told: Vec::new(),
         usage: Usage { wall_us: 20_000, cpu_us: 1_500, memory_bytes: 65_536, ..Usage::default() },
     }
 }

@@ -13,6 +13,8 @@ use base64::Engine as _;
 use base64::engine::general_purpose::STANDARD;
 use serde_json::{Map, Value};
 
+pub(crate) mod told;
+
 /// In place of a secret.
 const REDACTED: &str = "(redacted)";
 /// In place of a secret that changes.
@@ -21,6 +23,8 @@ const BEFORE: &str = "(redacted: before)";
 const AFTER: &str = "(redacted: after)";
 /// Shorter texts are not looked for elsewhere: `true` or `5432` in a Secret would mask half of a plan.
 const LEARNT_BYTES_MIN: usize = 8;
+/// What stands where the sandbox cut a text of a guest: a secret may begin before it.
+const CUT: &str = "… [cut]";
 /// Secrets that are looked for elsewhere.
 const LEARNT_MAX: usize = 5_000;
 /// Fields of documents that are no objects whose names say that they are secret.
@@ -60,27 +64,31 @@ impl Secrets {
     ) -> Self {
         let mut texts = BTreeSet::new();
         let mut names = BTreeSet::new();
+        let mut learn = |text: &str| {
+            forms(text, &mut |form| {
+                texts.insert(form.to_owned());
+            });
+        };
         for object in objects {
             let name = object.pointer("/metadata/name").and_then(Value::as_str);
             names.extend(name.map(str::to_owned));
-            let places = places(object);
-            if places.is_empty() {
-                continue;
-            }
-            let mut object = object.clone();
-            for place in places {
-                place.visit(&mut object, &mut |leaf| learn(leaf, &mut texts));
-            }
+            places(object).iter().for_each(|place| place.read(object, &mut learn));
         }
-        for document in documents {
-            Place::SecretNames.visit(&mut document.clone(), &mut |leaf| learn(leaf, &mut texts));
-        }
+        documents.into_iter().for_each(|document| Place::SecretNames.read(document, &mut learn));
         // A user or a database is often called as the application is: masked, no name would be left in the plan.
         texts.retain(|text| !names.iter().any(|name| name.contains(text.as_str())));
-        let mut learnt: Vec<String> = texts.into_iter().collect();
-        learnt.sort_by_key(|text| std::cmp::Reverse(text.len()));
-        learnt.truncate(LEARNT_MAX);
-        Self { shown: false, learnt }
+        Self { shown: false, learnt: longest_first(texts) }
+    }
+
+    /// Learns further texts, see [`told`].
+    #[must_use]
+    pub(crate) fn with<'a>(mut self, texts: impl IntoIterator<Item = &'a String>) -> Self {
+        if !self.shown {
+            let mut learnt: BTreeSet<String> = self.learnt.drain(..).collect();
+            learnt.extend(texts.into_iter().cloned());
+            self.learnt = longest_first(learnt);
+        }
+        self
     }
 
     /// Two versions of an object, ready to be shown.
@@ -112,7 +120,21 @@ impl Secrets {
                 text = text.replace(secret.as_str(), REDACTED);
             }
         }
-        text
+        if text.contains(CUT) { self.mask_beginnings(&text) } else { text }
+    }
+
+    /// Masks what is left of secrets in which a text was cut.
+    fn mask_beginnings(&self, text: &str) -> String {
+        let parts: Vec<&str> = text.split(CUT).collect();
+        let last = parts.len().saturating_sub(1);
+        let masked = parts.iter().enumerate().map(|(index, part)| {
+            let at = self.learnt.iter().filter_map(|secret| told::beginning(part, secret)).min();
+            match at.and_then(|at| part.get(..at)) {
+                Some(rest) if index < last => format!("{rest}{REDACTED}"),
+                _ => (*part).to_owned(),
+            }
+        });
+        masked.collect::<Vec<_>>().join(CUT)
     }
 
     fn mask(&self, before: Option<&Value>, after: Option<&Value>, places: &[Place]) -> (Option<Value>, Option<Value>) {
@@ -179,19 +201,33 @@ fn tell_apart(before: &Value, after: &Value, old: &mut Value, new: &mut Value) {
     }
 }
 
-fn learn(leaf: &Value, texts: &mut BTreeSet<String>) {
-    let Value::String(text) = leaf else { return };
-    let mut add = |text: &str| {
+/// The longest first, and not too many.
+fn longest_first(texts: BTreeSet<String>) -> Vec<String> {
+    let mut learnt: Vec<String> = texts.into_iter().collect();
+    learnt.sort_by_key(|text| std::cmp::Reverse(text.len()));
+    learnt.truncate(LEARNT_MAX);
+    learnt
+}
+
+/// The forms in which a secret turns up elsewhere: as it stands, line by line, inside of a JSON text, and all of this
+/// for what it is the base64 of.
+fn forms(text: &str, act: &mut dyn FnMut(&str)) {
+    let mut plain = |text: &str| {
         // Text of many lines is shown line by line in other documents.
         for part in text.lines().map(str::trim).chain([text]) {
-            if part.len() >= LEARNT_BYTES_MIN {
-                texts.insert(part.to_owned());
+            if part.len() < LEARNT_BYTES_MIN {
+                continue;
+            }
+            act(part);
+            if part.bytes().any(|byte| matches!(byte, b'"' | b'\\') || byte.is_ascii_control()) {
+                let quoted = Value::String(part.to_owned()).to_string();
+                act(quoted.get(1..quoted.len() - 1).unwrap_or(part));
             }
         }
     };
-    add(text);
+    plain(text);
     if let Some(decoded) = STANDARD.decode(text.trim()).ok().and_then(|bytes| String::from_utf8(bytes).ok()) {
-        add(&decoded);
+        plain(&decoded);
     }
 }
 
@@ -272,17 +308,68 @@ fn parse(path: &str) -> Place {
 }
 
 impl Place {
+    /// Looks at every text that is there.
+    fn read(&self, document: &Value, act: &mut dyn FnMut(&str)) {
+        match self {
+            Self::Contents => {
+                let contents = document.as_object().into_iter().flatten();
+                contents.filter(|(key, _)| !is_identity(key)).for_each(|(_, value)| texts(value, act));
+            }
+            Self::Path(segments) => texts_along(document, segments, act),
+            Self::SecretNames => named_texts(document, act),
+        }
+    }
+
     fn visit(&self, document: &mut Value, act: &mut dyn FnMut(&mut Value)) {
         match self {
             Self::Contents => {
                 let Some(map) = document.as_object_mut() else { return };
-                let contents =
-                    map.iter_mut().filter(|(key, _)| !matches!(key.as_str(), "apiVersion" | "kind" | "metadata"));
+                let contents = map.iter_mut().filter(|(key, _)| !is_identity(key));
                 contents.for_each(|(_, value)| leaves(value, act));
             }
             Self::Path(segments) => along(document, segments, act),
             Self::SecretNames => named(document, act),
         }
+    }
+}
+
+/// Whether a field says which object it is.
+fn is_identity(key: &str) -> bool {
+    matches!(key, "apiVersion" | "kind" | "metadata")
+}
+
+fn texts(value: &Value, act: &mut dyn FnMut(&str)) {
+    match value {
+        Value::Object(map) => map.values().for_each(|value| texts(value, act)),
+        Value::Array(items) => items.iter().for_each(|value| texts(value, act)),
+        Value::String(text) => act(text),
+        _ => {}
+    }
+}
+
+fn texts_along(value: &Value, path: &[Segment], act: &mut dyn FnMut(&str)) {
+    let Some((first, rest)) = path.split_first() else { return texts(value, act) };
+    match (first, value) {
+        (Segment::Key(key), Value::Object(map)) => {
+            map.get(key).into_iter().for_each(|value| texts_along(value, rest, act));
+        }
+        (Segment::Index(index), Value::Array(items)) => {
+            items.get(*index).into_iter().for_each(|value| texts_along(value, rest, act));
+        }
+        (Segment::All, Value::Object(map)) => map.values().for_each(|value| texts_along(value, rest, act)),
+        (Segment::All, Value::Array(items)) => items.iter().for_each(|value| texts_along(value, rest, act)),
+        _ => {}
+    }
+}
+
+fn named_texts(value: &Value, act: &mut dyn FnMut(&str)) {
+    match value {
+        Value::Object(map) => map.iter().for_each(|(key, value)| match value {
+            Value::String(text) if is_secret_name(key) => act(text),
+            value => named_texts(value, act),
+        }),
+        Value::Array(items) => items.iter().for_each(|item| named_texts(item, act)),
+        _ => {}
     }
 }
 
@@ -324,12 +411,17 @@ fn named(value: &mut Value, act: &mut dyn FnMut(&mut Value)) {
 
 fn named_in(map: &mut Map<String, Value>, act: &mut dyn FnMut(&mut Value)) {
     for (key, value) in map {
-        let plain: String = key.chars().filter(char::is_ascii_alphanumeric).collect::<String>().to_ascii_lowercase();
         match value {
-            Value::String(_) | Value::Number(_) if SECRET_NAMES.iter().any(|name| plain.ends_with(name)) => act(value),
+            Value::String(_) | Value::Number(_) if is_secret_name(key) => act(value),
             value => named(value, act),
         }
     }
+}
+
+/// Whether the name of a field says that it is secret.
+fn is_secret_name(key: &str) -> bool {
+    let plain: String = key.chars().filter(char::is_ascii_alphanumeric).collect::<String>().to_ascii_lowercase();
+    SECRET_NAMES.iter().any(|name| plain.ends_with(name))
 }
 
 #[cfg(test)]

@@ -95,13 +95,15 @@ pub(super) struct Comparison {
 }
 
 impl Comparison {
-    pub(super) fn new(recorded: &Trace, replayed: &Trace, input: &RunInput, show_secrets: bool) -> Self {
+    /// Compares; `told` are secrets that turn up in one of them.
+    pub(super) fn new(recorded: &Trace, replayed: &Trace, input: &RunInput, told: &[String], show_secrets: bool) -> Self {
         let secrets = shown::secrets(
             show_secrets,
             recorded.operations.iter().chain(&replayed.operations),
             recorded.values.iter().chain(&replayed.values),
             &[&input.values, &input.settings],
-        );
+        )
+        .with(told);
         let mut writer = Writer { secrets, budget: Budget::default() };
         let parts = vec![
             Part {
@@ -216,9 +218,11 @@ impl Writer {
 
     fn metrics(&mut self, recorded: &[Measurement], replayed: &[Measurement]) -> Vec<Titled> {
         let listed = |metrics: &[Measurement]| {
-            (!metrics.is_empty()).then(|| metrics.iter().map(shown::measurement).collect::<Value>())
+            (!metrics.is_empty())
+                .then(|| metrics.iter().map(|one| shown::measurement(one, &self.secrets)).collect::<Value>())
         };
-        self.of("metrics", listed(recorded).as_ref(), listed(replayed).as_ref()).into_iter().collect()
+        let (before, after) = (listed(recorded), listed(replayed));
+        self.of("metrics", before.as_ref(), after.as_ref()).into_iter().collect()
     }
 
     fn log(&mut self, recorded: &[LogLine], replayed: &[LogLine]) -> Vec<Titled> {

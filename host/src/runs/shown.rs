@@ -2,7 +2,7 @@
 
 use barbless_domain::identity::ObjectRef;
 use barbless_domain::operation::{Action, Operation};
-use barbless_domain::run::{Measurement, RunEnd, ValuesChange};
+use barbless_domain::run::{Measurement, RunEnd, RunRecord, ValuesChange};
 use serde_json::{Map, Value, json};
 
 use crate::plan::secrets::Secrets;
@@ -164,8 +164,14 @@ pub(crate) fn secrets<'a>(
     Secrets::of(&objects, changes.iter().chain(documents.iter().copied()))
 }
 
+/// Learns what is secret in a record.
+pub(crate) fn secrets_of(record: &RunRecord, show: bool) -> Secrets {
+    let operations = record.operations.iter().map(|(operation, _)| operation);
+    secrets(show, operations, &record.values, &[]).with(&record.told)
+}
+
 /// A measurement.
-pub(crate) fn measurement(measurement: &Measurement) -> Value {
+pub(crate) fn measurement(measurement: &Measurement, secrets: &Secrets) -> Value {
     let Measurement { name, kind, value, labels } = measurement;
     let mut document = Map::from_iter([
         ("name".to_owned(), json!(name)),
@@ -174,7 +180,7 @@ pub(crate) fn measurement(measurement: &Measurement) -> Value {
     ]);
     if !labels.is_empty() {
         let labels: Map<String, Value> =
-            labels.iter().map(|(name, value)| (name.clone(), Value::String(value.clone()))).collect();
+            labels.iter().map(|(name, value)| (name.clone(), Value::String(secrets.mask_text(value)))).collect();
         document.insert("labels".to_owned(), Value::Object(labels));
     }
     Value::Object(document)

@@ -39,6 +39,7 @@ fn record(application: &str) -> RunRecord {
         operations: vec![],
         values: vec![],
         metrics: vec![],
+        told: Vec::new(),
         usage: Usage::default(),
     }
 }

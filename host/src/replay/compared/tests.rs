@@ -51,7 +51,7 @@ fn compared(recorded: &Trace, replayed: &Trace, show: bool) -> Vec<String> {
         now_unix_ms: 1,
         seed: [0; 32],
     };
-    let comparison = Comparison::new(recorded, replayed, &input, show);
+    let comparison = Comparison::new(recorded, replayed, &input, &[], show);
     assert_eq!(comparison.is_identical(), recorded == replayed);
     for part in &comparison.parts {
         assert_eq!(part.identical, part.differences.is_empty(), "a difference is always shown: {part:?}");
