@@ -2,6 +2,7 @@
 //! the same sandbox, the same objects over the same API.
 
 use std::collections::BTreeSet;
+use std::os::unix::fs::DirBuilderExt as _;
 use std::path::Path;
 use std::sync::Arc;
 use std::time::{Duration, Instant};
@@ -287,7 +288,8 @@ pub(crate) async fn start_devcluster(data_dir: Option<&Path>, controllers: bool)
     let kept = match data_dir {
         Some(dir) => {
             let dir = dir.join("cluster");
-            std::fs::create_dir_all(&dir).map_err(|error| {
+            // Everything in it may hold secrets.
+            std::fs::DirBuilder::new().recursive(true).mode(0o700).create(&dir).map_err(|error| {
                 let report = Report::new("DataDirUnusable", error.to_string()).at(dir.display().to_string());
                 if error.kind() == std::io::ErrorKind::PermissionDenied { report.hint(DENIED_HINT) } else { report }
             })?;

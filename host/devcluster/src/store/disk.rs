@@ -4,7 +4,9 @@
 //! bounded; when the disk is slower than the writers, they wait.
 
 use std::{
+    fs::Permissions,
     io::ErrorKind,
+    os::unix::fs::{DirBuilderExt as _, OpenOptionsExt as _, PermissionsExt as _},
     path::Path,
     sync::{Arc, mpsc},
     thread::JoinHandle,
@@ -103,16 +105,30 @@ impl Ticket {
     pub(crate) fn ignore(self) {}
 }
 
+/// Makes a folder, if there is none, and makes it the owner's alone: the file in it holds the contents of Secrets.
+fn own_folder(folder: &Path) -> std::io::Result<()> {
+    std::fs::DirBuilder::new().recursive(true).mode(0o700).create(folder)?;
+    // It may have been there before.
+    std::fs::set_permissions(folder, Permissions::from_mode(0o700))
+}
+
+/// The same for a file. Whoever had it open before can still read it; nobody else can from here on.
+fn own_file(file: &Path) -> std::io::Result<()> {
+    let file = std::fs::OpenOptions::new().create(true).append(true).mode(0o600).open(file)?;
+    file.set_permissions(Permissions::from_mode(0o600))
+}
+
 /// What a data file held: table, key, object, revision.
 pub(crate) type Loaded = Vec<(Arc<str>, Key, Value, u64)>;
 
 impl Disk {
     pub(crate) fn open(folder: &Path) -> Result<(Self, Loaded), DiskError> {
         let path = folder.display().to_string();
-        std::fs::create_dir_all(folder).map_err(|source| DiskError::Folder { path: path.clone(), source })?;
+        own_folder(folder).map_err(|source| DiskError::Folder { path: path.clone(), source })?;
         let file = folder.join("devcluster.redb");
         let path = file.display().to_string();
         let wrap = |source: redb::Error| DiskError::Database { path: path.clone(), source: Box::new(source) };
+        own_file(&file).map_err(|error| wrap(redb::Error::Io(error)))?;
         let database = Database::create(&file).map_err(|e| wrap(e.into()))?;
         let (entries, revision) = read(&database).map_err(wrap)?;
         let mut loaded = Loaded::with_capacity(entries.len());

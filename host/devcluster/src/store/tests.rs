@@ -81,3 +81,21 @@ async fn acknowledged_writes_are_there_after_reopening() {
     store.close();
     let _ = std::fs::remove_dir_all(folder);
 }
+
+#[test]
+fn what_is_kept_is_the_owners_alone_also_if_it_was_made_otherwise() {
+    use std::fs::{Permissions, metadata, set_permissions};
+    use std::os::unix::fs::PermissionsExt as _;
+
+    let outer = std::env::temp_dir().join(format!("devcluster-store-{}", uuid::Uuid::new_v4()));
+    let inner = outer.join("cluster");
+    let file = inner.join("devcluster.redb");
+    let mode = |path: &Path| metadata(path).unwrap().permissions().mode() & 0o777;
+    Store::open(Some(&inner)).unwrap().close();
+    assert_eq!((mode(&outer), mode(&inner), mode(&file)), (0o700, 0o700, 0o600));
+    set_permissions(&inner, Permissions::from_mode(0o755)).unwrap();
+    set_permissions(&file, Permissions::from_mode(0o644)).unwrap();
+    Store::open(Some(&inner)).unwrap().close();
+    assert_eq!((mode(&inner), mode(&file)), (0o700, 0o600));
+    std::fs::remove_dir_all(&outer).unwrap();
+}
