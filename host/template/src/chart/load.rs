@@ -7,6 +7,7 @@ use serde_json::{Map, Value as Json};
 use super::{Chart, Dependency, Metadata, archive, ignore::IgnoreRules};
 use crate::{
     error::{Error, Kind},
+    funcs::semver::Version,
     limits::{Limit, Limits},
     manifest, set, yaml,
 };
@@ -157,16 +158,21 @@ fn metadata(raw: &Map<String, Json>, path: &str) -> Result<Metadata, Error> {
         dependencies: Vec::new(),
         declares_dependencies: false,
     };
-    for (name, value) in
-        [("apiVersion", &metadata.api_version), ("name", &metadata.name), ("version", &metadata.version)]
-    {
-        if value.is_empty() {
-            return Err(Error::chart(path, format!("validation: chart.metadata.{name} is required")));
-        }
-    }
+    let required = |name: &str, value: &str| match value.is_empty() {
+        true => Err(Error::chart(path, format!("validation: chart.metadata.{name} is required"))),
+        false => Ok(()),
+    };
+    required("apiVersion", &metadata.api_version)?;
+    required("name", &metadata.name)?;
     if metadata.name.contains('/') || metadata.name == "." || metadata.name == ".." {
         let name = crate::gofmt::quote(&metadata.name);
         return Err(Error::chart(path, format!("validation: chart.metadata.name {name} is invalid")));
+    }
+    required("version", &metadata.version)?;
+    if Version::parse(&metadata.version).is_none() {
+        let version = crate::gofmt::quote(&metadata.version);
+        return Err(Error::chart(path, format!("validation: chart.metadata.version {version} is invalid"))
+            .with_hint("a version is up to three numbers, such as 1.2.3 or 1.2.3-beta.1+build.5"));
     }
     if !matches!(metadata.kind.as_str(), "" | "application" | "library") {
         return Err(Error::chart(path, "validation: chart.metadata.type must be application or library"));

@@ -69,6 +69,28 @@ fn broken_charts_say_which_file_and_line() {
     assert!(package(&[picky]).texts().unwrap_err().message.contains("incompatible with Kubernetes v1.36.0"));
 }
 
+#[test]
+fn a_version_that_is_none_is_refused_as_helm_does() {
+    let render = |version: &str| {
+        let yaml = format!("apiVersion: v2\nname: p\nversion: {}\n", serde_json::to_string(version).unwrap());
+        package(&[("Chart.yaml", yaml.as_str()), ("templates/a.txt", "a")]).texts().map_err(|error| error.to_string())
+    };
+    let long = |bytes: usize| format!("1.2.3-{}", "a".repeat(bytes - 6));
+    // What Helm 4.2.3 accepts, and what it does not.
+    let good = ["1", "1.2", "v1", "v1.2.3", "1-a", "1.2-a", "01.2.3", "1.2.3--", "1.2.3-00a", "1.2.3-a+b-c.d"];
+    for version in good.iter().map(|it| (*it).to_owned()).chain([long(256)]) {
+        assert!(render(&version).is_ok(), "{version}");
+    }
+    let bad = [
+        "x.y", "-", "1.2.3.4", "1.0.0 beta", "1.2.3-a_b", "1.2.3-01", " 1.2.3", "1.2.3 ", "1.2.3-", "1.2.3+", "1.2.3+a..b",
+        "1.2.3-a..b", "1.2.3-é", "99999999999999999999.0.0", "1.2.x", "V1.2.3", "1..2", "1.2.3-a+b+c", "1_2",
+    ];
+    for version in bad.iter().map(|it| (*it).to_owned()).chain([long(257)]) {
+        let message = format!("Chart.yaml: validation: chart.metadata.version \"{version}\" is invalid");
+        assert_eq!(render(&version).unwrap_err(), message);
+    }
+}
+
 pub(crate) fn tar_of(files: &[(&str, impl AsRef<[u8]>)]) -> Vec<u8> {
     use std::io::Write as _;
     let mut tar = Vec::new();

@@ -21,6 +21,9 @@ fn compare(_: &mut Call<'_, '_>, args: &[Value]) -> Answer {
     Ok(Value::Bool(constraints.allow(&version)))
 }
 
+/// Longer texts are no versions, as in Helm.
+const VERSION_BYTES_MAX: usize = 256;
+
 #[derive(Clone, Debug)]
 pub(crate) struct Version {
     major: u64,
@@ -40,7 +43,11 @@ struct Parts<'a> {
 
 fn parts(text: &str, wildcards: bool) -> Option<Parts<'_>> {
     let text = text.strip_prefix('v').unwrap_or(text);
-    let (text, metadata) = text.split_once('+').unwrap_or((text, ""));
+    let (text, metadata) = match text.split_once('+') {
+        Some((_, metadata)) if metadata.split('.').any(str::is_empty) => return None,
+        Some(split) => split,
+        None => (text, ""),
+    };
     let (core, pre) = text.split_once('-').unwrap_or((text, ""));
     let mut numbers = [None; 3];
     let mut wild = false;
@@ -72,6 +79,9 @@ fn parts(text: &str, wildcards: bool) -> Option<Parts<'_>> {
 impl Version {
     /// Lenient: a `v` in front and missing numbers are fine.
     pub(crate) fn parse(text: &str) -> Option<Self> {
+        if text.len() > VERSION_BYTES_MAX {
+            return None;
+        }
         let parts = parts(text, false)?;
         Some(Self {
             major: parts.numbers[0]?,
