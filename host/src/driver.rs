@@ -37,7 +37,7 @@ pub(crate) mod trial;
 
 pub(crate) use hooks::in_namespace;
 pub use instance::{Instance, Services};
-pub(crate) use package::failure_of;
+pub(crate) use package::{failure_of, with_hint};
 pub(crate) use release::{View, render_package};
 pub(crate) use seed::Seed;
 use shown::Changes;

@@ -3,6 +3,7 @@
 use std::collections::BTreeMap;
 
 use barbless_domain::declaration::{ComponentDeclarations, Hook, Hooks, v1};
+use barbless_domain::event::Failure;
 use barbless_domain::grant::Interface;
 use barbless_domain::hook::{Binding, HookDeclaration};
 use barbless_domain::limits::GuestLimits;
@@ -15,7 +16,8 @@ use crate::app;
 use crate::bundle;
 use crate::cli::{Inspect, Output};
 use crate::driver::jq::Filters;
-use crate::report::{Exit, Report};
+use crate::driver::with_hint;
+use crate::report::{Exit, Report, printable};
 
 /// Bytes of a component that is looked at.
 const BYTES: u64 = 64 * 1024 * 1024;
@@ -78,15 +80,15 @@ async fn loaded(bytes: &[u8], package: &PackageSource) -> Result<Facts, Report> 
     configurations.retain(|name, _| component.hooks().iter().any(|hook| hook.name == *name));
     problems.extend(v1::replace(&mut declared, &configurations));
     let hooks = declared.iter().flat_map(|component| component.hooks.clone()).collect();
-    let mut problems: Vec<String> = problems.iter().map(ToString::to_string).collect();
+    let mut problems: Vec<String> = problems.iter().map(with_hint).collect();
     match Hooks::check(declared.to_vec()) {
         Ok(checked) => {
             let checked: Vec<Hook> = checked.iter().cloned().collect();
             let turns = std::sync::Arc::new(tokio::sync::Semaphore::new(1));
             let refused = Filters::read(&sandbox, &turns, &checked, &configurations).await.err();
-            problems.extend(refused.iter().flat_map(|failure| failure.message.lines()).map(str::to_owned));
+            problems.extend(refused.iter().flat_map(each));
         }
-        Err(more) => problems.extend(more.iter().map(ToString::to_string)),
+        Err(more) => problems.extend(more.iter().map(with_hint)),
     }
     Ok(Facts {
         digest: component.digest().to_owned(),
@@ -100,6 +102,21 @@ async fn loaded(bytes: &[u8], package: &PackageSource) -> Result<Facts, Report> 
         declared: Vec::new(),
         problems,
     })
+}
+
+/// The problems of a failure of several, each with its hint.
+fn each(failure: &Failure) -> Vec<String> {
+    let mut problems: Vec<String> = Vec::new();
+    for line in failure.message.lines() {
+        match problems.last_mut() {
+            Some(last) if line.starts_with("  help: ") => last.push_str(&format!("\n{line}")),
+            _ => problems.push(line.to_owned()),
+        }
+    }
+    if let (Some(last), Some(hint)) = (problems.last_mut(), &failure.hint) {
+        last.push_str(&format!("\n  help: {hint}"));
+    }
+    problems
 }
 
 /// File of each hook that has one.
@@ -122,7 +139,7 @@ fn scanned(bytes: &[u8], package: &PackageSource) -> Result<Facts, Report> {
         hooks: Vec::new(),
         bindings: files(configurations),
         declared: facts.declared,
-        problems: problems.iter().map(ToString::to_string).collect(),
+        problems: problems.iter().map(with_hint).collect(),
     })
 }
 
@@ -157,7 +174,7 @@ fn table(facts: &Facts) -> String {
         text.push_str(&format!("bindings of {hook}: {file}\n"));
     }
     for problem in &facts.problems {
-        text.push_str(&format!("problem: {problem}\n"));
+        text.push_str(&format!("problem: {}\n", printable(problem, true)));
     }
     text
 }

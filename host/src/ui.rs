@@ -65,7 +65,10 @@ impl Ui {
                 self.line(&format!("├─ {what}{outcome} ({ms} ms)"));
             }
             Notice::Failed { what, failure } => {
-                self.line(&format!("├─ ✗ {what}: [{}] {}", failure.reason, failure.message));
+                let mut lines = failure.message.lines();
+                self.line(&format!("├─ ✗ {what}: [{}] {}", failure.reason, lines.next().unwrap_or_default()));
+                // The mark in front keeps them from looking like lines of their own.
+                lines.for_each(|line| self.line(&format!("│    {line}")));
                 if let Some(hint) = &failure.hint {
                     self.line(&format!("│    help: {hint}"));
                 }

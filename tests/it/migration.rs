@@ -84,4 +84,12 @@ fn inspect_shows_the_bindings_that_are_in_force() {
     let (code, text) = inspect("configVersion: v1\nschedule:\n- crontab: '* * * *'\n", "table");
     assert_eq!(code, Some(7), "{text}");
     assert!(text.contains("problem: hooks/bindings/greet.yaml:3:3: schedule[0].crontab: "), "{text}");
+    // Each problem has its own hint below it.
+    let two = "configVersion: v1\nschedule:\n- {crontabs: '@hourly'}\nkubernetes:\n- {apiVersion: v1, kinds: Pod}\n";
+    let (code, text) = inspect(two, "table");
+    assert_eq!(code, Some(7), "{text}");
+    for (what, hint) in [("crontabs", "crontab"), ("kinds", "kind")] {
+        let mut lines = text.lines().skip_while(|line| !line.contains(&format!("the key '{what}' is not known")));
+        assert_eq!((lines.next().is_some(), lines.next()), (true, Some(&*format!("  help: did you mean '{hint}'?"))), "{text}");
+    }
 }

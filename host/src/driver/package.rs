@@ -30,12 +30,25 @@ pub(super) async fn deploy(context: &Context, version: &str) -> Result<(), Failu
     Ok(())
 }
 
-/// Problems of documents as one failure: all of them, one a line.
+/// Problems of documents as one failure: all of them, one a line. A hint that all share is that of the failure;
+/// otherwise each stands behind its own problem.
 pub(crate) fn failure_of(problems: &[Problem]) -> Failure {
-    let reason = problems.first().map_or("InternalError", |problem| problem.reason.as_str());
-    let lines: Vec<String> = problems.iter().map(ToString::to_string).collect();
-    let hint = problems.iter().find_map(|problem| problem.hint.clone());
+    let first = problems.first();
+    let reason = first.map_or("InternalError", |problem| problem.reason.as_str());
+    let common = first.and_then(|problem| problem.hint.clone());
+    let shared = problems.iter().all(|problem| problem.hint == common);
+    let lines: Vec<String> =
+        problems.iter().map(|problem| if shared { problem.to_string() } else { with_hint(problem) }).collect();
+    let hint = common.filter(|_| shared);
     Failure { reason: reason.to_owned(), message: lines.join("\n"), hint, retry_after_ms: None }
+}
+
+/// A problem, with its hint on a line below.
+pub(crate) fn with_hint(problem: &Problem) -> String {
+    match &problem.hint {
+        Some(hint) => format!("{problem}\n  help: {hint}"),
+        None => problem.to_string(),
+    }
 }
 
 /// Reads the bundle that was fetched last; keeps it as the candidate.
@@ -266,4 +279,34 @@ pub(super) async fn undeploy(context: &Context) -> Result<(), Failure> {
     data.candidate = None;
     data.current = None;
     Ok(())
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn problem(message: &str, hint: Option<&str>) -> Problem {
+        Problem {
+            reason: "BadKey".into(),
+            file: "a.yaml".into(),
+            line: Some(1),
+            column: Some(2),
+            path: String::new(),
+            message: message.into(),
+            hint: hint.map(str::to_owned),
+        }
+    }
+
+    #[test]
+    fn each_problem_has_its_own_hint_and_a_common_one_is_told_once() {
+        let told = |problems: &[Problem]| {
+            let failure = failure_of(problems);
+            (failure.message, failure.hint)
+        };
+        assert_eq!(told(&[problem("x", Some("h"))]), ("a.yaml:1:2: x".to_owned(), Some("h".to_owned())));
+        let same = [problem("x", Some("h")), problem("y", Some("h"))];
+        assert_eq!(told(&same), ("a.yaml:1:2: x\na.yaml:1:2: y".to_owned(), Some("h".to_owned())));
+        let others = [problem("x", Some("h")), problem("y", None), problem("z", Some("i"))];
+        assert_eq!(told(&others), ("a.yaml:1:2: x\n  help: h\na.yaml:1:2: y\na.yaml:1:2: z\n  help: i".to_owned(), None));
+    }
 }
