@@ -35,7 +35,7 @@ mod seed;
 pub mod shown;
 pub(crate) mod trial;
 
-pub(crate) use hooks::in_namespace;
+pub(crate) use hooks::{hint_of, in_namespace};
 pub use instance::{Instance, Services};
 pub(crate) use package::{failure_of, with_hint};
 pub(crate) use release::{View, render_package};

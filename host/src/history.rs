@@ -11,6 +11,7 @@ use serde_json::{Value, json};
 
 use crate::app;
 use crate::cli::{Listing, Logs, Runs};
+use crate::driver;
 use crate::plan::secrets::Secrets;
 use crate::report::{Exit, Report, printable};
 use crate::runs::{Archive, RunsError, shown};
@@ -267,10 +268,8 @@ fn description(record: &RunRecord, has_input: bool, secrets: &Secrets) -> String
     line("started", &moment(record.started_unix_ms));
     let message = if record.end.is_ok() { String::new() } else { format!(": {}", record.end) };
     line("result", &format!("{}{message}", record.end.reason()));
-    if let RunEnd::HookError(error) = &record.end
-        && let Some(hint) = &error.hint
-    {
-        line("help", hint);
+    if let Some(hint) = driver::hint_of(&record.end) {
+        line("help", &hint);
     }
     if let RunEnd::Trap { backtrace, .. } = &record.end {
         for frame in backtrace {

@@ -53,7 +53,7 @@ async fn each_misbehaviour_has_its_own_reason_and_applies_nothing() {
     let cases = [
         ("panics-on-an-index", "HookPanicked"),
         ("loops", "HookCpuTimeExceeded"),
-        ("loops-in-the-host", "HookDenied"),
+        ("loops-in-the-host", "HookCallsExceeded"),
         ("eats-memory", "HookMemoryExceeded"),
         ("recurses", "HookMemoryExceeded"),
         ("asks-for-another-namespace", "HookDenied"),

@@ -147,7 +147,7 @@ pub fn result_of(end: &RunEnd) -> &'static str {
         RunEnd::HookError(_) => "error",
         RunEnd::Trap { .. } => "trap",
         RunEnd::TimedOut { .. } => "timeout",
-        RunEnd::OutOfMemory { .. } => "limit",
+        RunEnd::OutOfMemory { .. } | RunEnd::TooManyCalls { .. } => "limit",
         RunEnd::Denied { .. } => "denied",
         RunEnd::BadOutput { .. } => "bad-output",
         RunEnd::OperationRefused { .. } => "refused",

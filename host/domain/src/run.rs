@@ -242,7 +242,12 @@ pub enum RunEnd {
         /// The limit in bytes, elements or handles.
         limit: u64,
     },
-    /// It called something that is not granted, or used up a budget of host calls.
+    /// It called the host too often.
+    TooManyCalls {
+        /// Calls that it may make.
+        limit: u64,
+    },
+    /// It called something that is not granted.
     Denied {
         /// What, and why.
         what: String,
@@ -334,6 +339,7 @@ impl RunEnd {
             Self::TimedOut { clock: Clock::Cpu, .. } => "HookCpuTimeExceeded",
             Self::TimedOut { clock: Clock::Wall, .. } => "HookTimedOut",
             Self::OutOfMemory { .. } => "HookMemoryExceeded",
+            Self::TooManyCalls { .. } => "HookCallsExceeded",
             Self::Denied { .. } => "HookDenied",
             Self::BadOutput { .. } => "HookBadOutput",
             Self::Cancelled { .. } => "HookCancelled",
@@ -354,6 +360,7 @@ impl fmt::Display for RunEnd {
             Self::TimedOut { clock: Clock::Cpu, limit_ms } => write!(f, "used more than {limit_ms} ms of CPU time"),
             Self::TimedOut { clock: Clock::Wall, limit_ms } => write!(f, "did not end within {limit_ms} ms"),
             Self::OutOfMemory { what, limit } => write!(f, "used more {what} than allowed (limit {limit})"),
+            Self::TooManyCalls { limit } => write!(f, "called the host more than {limit} times"),
             Self::Denied { what } => write!(f, "denied: {what}"),
             Self::BadOutput { what } => write!(f, "bad output: {what}"),
             Self::Cancelled { why } => write!(f, "stopped: {why}"),

@@ -35,7 +35,10 @@ pub(crate) enum Stop {
     /// Live handles.
     #[error("handles are used up")]
     Handles,
-    /// Not granted, or a budget of calls.
+    /// Calls of the host.
+    #[error("calls to the host are used up")]
+    Calls,
+    /// Not granted.
     #[error("denied: {0}")]
     Denied(String),
     /// Too much or malformed output.
@@ -87,6 +90,7 @@ fn stopped(stop: &Stop, limits: &GuestLimits) -> RunEnd {
         Stop::Memory => RunEnd::OutOfMemory { what: "memory".to_owned(), limit: limits.memory_bytes },
         Stop::Tables => RunEnd::OutOfMemory { what: "table".to_owned(), limit: limits.table_elements },
         Stop::Handles => RunEnd::OutOfMemory { what: "handles".to_owned(), limit: u64::from(limits.handles) },
+        Stop::Calls => RunEnd::TooManyCalls { limit: limits.host_calls },
         Stop::Denied(what) => RunEnd::Denied { what: what.clone() },
         Stop::BadOutput(what) => RunEnd::BadOutput { what: what.clone() },
     }

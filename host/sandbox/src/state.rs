@@ -84,7 +84,7 @@ impl State {
     pub(crate) fn count(&mut self) -> Result<(), Stop> {
         self.host_calls += 1;
         if self.host_calls > self.limits.host_calls {
-            return Err(Stop::Denied(format!("more than {} calls to the host", self.limits.host_calls)));
+            return Err(Stop::Calls);
         }
         Ok(())
     }

@@ -420,20 +420,9 @@ pub(super) fn commit_values(context: &Context, hook: &str, outcome: &RunOutcome)
 
 /// The failure that the end of a run stands for.
 pub(super) fn failure_of(hook: &str, end: &RunEnd) -> Option<Failure> {
-    let hint = match end {
-        RunEnd::Ok => return None,
-        RunEnd::HookError(error) => error.hint.clone(),
-        RunEnd::Trap { .. } => Some("the log lines before the trap are in the run record".to_owned()),
-        RunEnd::TimedOut { .. } | RunEnd::OutOfMemory { .. } => {
-            Some("let the hook do less at once, or raise its limit".to_owned())
-        }
-        RunEnd::Denied { .. }
-        | RunEnd::BadOutput { .. }
-        | RunEnd::OperationRefused { .. }
-        | RunEnd::Unsettled { .. }
-        | RunEnd::Cancelled { .. }
-        | RunEnd::HostFault { .. } => None,
-    };
+    if end.is_ok() {
+        return None;
+    }
     let retry_after_ms = match end {
         RunEnd::HookError(error) => error.retry_after_ms,
         _ => None,
@@ -442,7 +431,35 @@ pub(super) fn failure_of(hook: &str, end: &RunEnd) -> Option<Failure> {
         RunEnd::HookError(error) => error.code.as_str(),
         other => other.reason(),
     };
-    Some(Failure { reason: reason.to_owned(), message: format!("hook '{hook}': {end}"), hint, retry_after_ms })
+    let message = format!("hook '{hook}': {end}");
+    Some(Failure { reason: reason.to_owned(), message, hint: hint_of(end), retry_after_ms })
+}
+
+/// What to do about the end of a run.
+pub(crate) fn hint_of(end: &RunEnd) -> Option<String> {
+    let hint = match end {
+        RunEnd::HookError(error) => return error.hint.clone(),
+        // The engine tells no more than that. In safe Rust nothing else gets beyond the memory: the stack comes first in
+        // it, and grows towards its beginning. What ends the stack of calls has a reason of its own.
+        RunEnd::Trap { message, panic: None, .. } if message.contains("out of bounds memory access") => {
+            "probably the stack in the memory of the component is used up: by recursion that does not end, or by large values \
+             on the stack; the log lines before the trap are in the run record"
+        }
+        RunEnd::Trap { .. } => "the log lines before the trap are in the run record",
+        RunEnd::TimedOut { .. } | RunEnd::OutOfMemory { .. } => "let the hook do less at once, or raise its limit",
+        RunEnd::TooManyCalls { .. } => {
+            "let the hook do less at once; whole snapshots and documents take one call where single objects and values \
+             take many"
+        }
+        RunEnd::Ok
+        | RunEnd::Denied { .. }
+        | RunEnd::BadOutput { .. }
+        | RunEnd::OperationRefused { .. }
+        | RunEnd::Unsettled { .. }
+        | RunEnd::Cancelled { .. }
+        | RunEnd::HostFault { .. } => return None,
+    };
+    Some(hint.to_owned())
 }
 
 /// Keeps the record of a run, and what a replay of it needs.

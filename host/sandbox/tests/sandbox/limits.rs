@@ -139,7 +139,7 @@ fn memory_that_is_there_at_the_start_counts() {
 
 #[test]
 fn calls_and_their_bytes_are_bounded() {
-    ends(&Guest::run(&endless("call $next_u64 drop")), "HookDenied: denied: more than 10000 calls");
+    ends(&Guest::run(&endless("call $next_u64 drop")), "HookCallsExceeded: called the host more than 10000 times");
     let giant = Guest::run("i32.const 1 i32.const 0 i32.const 2097152 i32.const 0 i32.const 0 call $log").pages(40);
     ends(&giant, "HookBadOutput");
     let giant = Guest::run("i32.const 1 i32.const 0 i32.const 2097152 i32.const 0 i32.const 0 call $log").pages(2);

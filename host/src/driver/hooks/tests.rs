@@ -112,3 +112,13 @@ async fn what_was_all_done_is_not_interrupted_and_a_refusal_stands() {
     let (results, why) = outcome(&each, Some((SECOND, Cause::RequirementsLost))).await;
     assert_eq!((results.join(", ").as_str(), why), ("refused Forbidden, b skipped", None));
 }
+
+#[test]
+fn what_to_do_about_an_exhausted_stack_is_told_apart_from_other_traps() {
+    let trap = |message: &str| RunEnd::Trap { message: message.to_owned(), panic: None, backtrace: Vec::new() };
+    let hint = |end: &RunEnd| hint_of(end).unwrap_or_default();
+    assert!(hint(&trap("wasm trap: out of bounds memory access")).contains("stack"));
+    assert!(!hint(&trap("wasm trap: wasm `unreachable` instruction executed")).contains("stack"));
+    assert!(hint(&RunEnd::TooManyCalls { limit: 3 }).contains("at once"));
+    assert_eq!(hint_of(&RunEnd::Ok), None);
+}
