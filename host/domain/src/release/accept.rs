@@ -192,8 +192,8 @@ impl Judge<'_> {
             let hint = "every object needs apiVersion, kind and metadata.name";
             problem("BadManifest", describe(object), bad.to_string(), hint)
         })?;
-        if let Some(why) = bad_path_name(&target.name) {
-            let hint = "use a name that the API server accepts";
+        if let Some(why) = bad_object_name(&target) {
+            let hint = "use a name that the API server accepts, such as 'web-2' or 'web.config'";
             return Err(problem("BadManifest", target.to_string(), why.to_owned(), hint));
         }
         if let Some(why) = belongs_to_host(&target, object) {
@@ -256,12 +256,23 @@ fn describe(object: &Value) -> String {
     }
 }
 
-/// What an API server refuses in any name, and what would lead a URL astray.
-fn bad_path_name(name: &str) -> Option<&'static str> {
+/// What an API server refuses in a name, and what would lead a URL astray. Who serves a group decides about its names;
+/// those of Kubernetes itself are DNS names, apart from those of roles, which may be anything that fits into a path.
+fn bad_object_name(target: &ObjectRef) -> Option<&'static str> {
+    let (name, group) = (target.name.as_str(), target.gvk.group.as_str());
+    let own = !group.contains('.') || group.ends_with(".k8s.io");
+    let free = group == "rbac.authorization.k8s.io" || target.gvk.kind == "ClusterTrustBundle";
+    let edge = |c: char| c.is_ascii_lowercase() || c.is_ascii_digit();
     if name.len() > 253 {
         Some("the name is longer than 253 characters")
     } else if name == "." || name == ".." || name.contains(['/', '%']) || name.chars().any(char::is_control) {
         Some("the name has characters that no object has")
+    } else if !own || free {
+        None
+    } else if !name.chars().all(|c| edge(c) || matches!(c, '-' | '.')) {
+        Some("only lower-case letters, digits, '-' and '.' are allowed in the name")
+    } else if !name.split('.').all(|part| part.starts_with(edge) && part.ends_with(edge)) {
+        Some("the name, and what stands between dots in it, must begin and end with a letter or digit")
     } else {
         None
     }

@@ -236,6 +236,25 @@ fn everything_that_is_wrong_is_reported_at_once() {
 }
 
 #[test]
+fn names_that_the_api_server_refuses_are_told_with_the_template() {
+    let refused = |api_version: &str, kind: &str, name: &str| {
+        plan_of(vec![object(api_version, kind, name)], &[]).err().map(|refused| refused.problems[0].clone())
+    };
+    for name in ["Bad Name", "UPPER", "a_b", "-a", "a-", "a..b", "a.-b", ".", "a/b", "é"] {
+        let problem = refused("v1", "ConfigMap", name).unwrap_or_else(|| panic!("{name} is accepted"));
+        assert_eq!((problem.reason.as_str(), problem.source_file.as_str()), ("BadManifest", "templates/0.yaml"), "{name}");
+    }
+    let why = refused("v1", "ConfigMap", "Bad Name").map(|problem| problem.to_string());
+    let expected = "templates/0.yaml: ConfigMap Bad Name: only lower-case letters, digits, '-' and '.' are allowed in the name";
+    assert_eq!(why.as_deref(), Some(expected));
+    for name in ["a", "a.b-c.d", "0", "a--b"] {
+        assert_eq!(refused("v1", "ConfigMap", name), None, "{name}");
+    }
+    // Roles may be called as one likes.
+    assert_eq!(refused("rbac.authorization.k8s.io/v1", "Role", "system:Read All"), None);
+}
+
+#[test]
 fn a_package_cannot_bring_what_the_host_believes() {
     let mut owned = object("v1", "ConfigMap", "c");
     owned["metadata"]["labels"] = json!({"owner": "helm"});
