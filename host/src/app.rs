@@ -132,6 +132,17 @@ pub(crate) fn read_document(path: &Path) -> Result<serde_json::Value, Report> {
     serde_saphyr::from_str(&text).map_err(|error| Report::new("BadYaml", error.to_string()).at(place))
 }
 
+/// The same for a file that an argument names: what is wrong with its contents is wrong usage.
+///
+/// # Errors
+/// As [`read_document`].
+pub(crate) fn read_argument(path: &Path) -> Result<serde_json::Value, Report> {
+    read_document(path).map_err(|report| match report.code.as_str() {
+        "BadYaml" | "NotUtf8" => report.exit(Exit::Usage),
+        _ => report,
+    })
+}
+
 /// Writes data to standard output.
 ///
 /// # Errors

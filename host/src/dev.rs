@@ -244,10 +244,13 @@ pub(crate) fn script(package: &Path, settings: Option<&Path>) -> Result<Script, 
         Script::default()
     };
     if let Some(path) = settings {
-        script.settings = match app::read_document(path)? {
+        script.settings = match app::read_argument(path)? {
             Value::Object(settings) => settings,
             Value::Null => Map::new(),
-            _ => return Err(Report::new("BadSettings", "settings are an object").at(path.display().to_string())),
+            _ => {
+                let report = Report::new("BadSettings", "settings are an object");
+                return Err(report.at(path.display().to_string()).exit(Exit::Usage));
+            }
         };
     }
     Ok(script)
@@ -360,11 +363,12 @@ struct GrantFile {
 
 pub(crate) fn grants(path: Option<&Path>) -> Result<Grants, Report> {
     let Some(path) = path else { return Ok(Grants::AsAsked) };
-    let document = app::read_document(path)?;
+    let document = app::read_argument(path)?;
     let file: GrantFile = serde_json::from_value(document).map_err(|error| {
         Report::new("BadGrants", error.to_string())
             .at(path.display().to_string())
             .hint("a grant has permissions (as in package.yaml) and optionally interfaces")
+            .exit(Exit::Usage)
     })?;
     let mut grant = Grant::with(file.permissions);
     if let Some(mut interfaces) = file.interfaces {

@@ -3,6 +3,7 @@
 //! Guests, packages and the cluster have a say in nearly every text, so control characters are escaped; what is secret is
 //! masked unless it is asked for.
 
+use std::collections::BTreeSet;
 use std::path::Path;
 
 use barbless_domain::hook::{Change, Trigger};
@@ -16,6 +17,9 @@ use crate::plan::secrets::Secrets;
 use crate::report::{Exit, Report, printable};
 use crate::runs::{Archive, RunsError, shown};
 
+/// Applications that a hint names.
+const NAMES_MAX: usize = 20;
+
 /// Which records are wanted.
 struct Wanted<'a> {
     namespace: Option<&'a str>,
@@ -24,6 +28,23 @@ struct Wanted<'a> {
 }
 
 impl Wanted<'_> {
+    /// An application that was named has records, whatever else is wanted of them.
+    fn is_there(&self, records: &[RunRecord]) -> Result<(), Report> {
+        let Some(application) = self.application else { return Ok(()) };
+        let of_it = Wanted { hook: None, ..*self };
+        if records.iter().any(|record| of_it.has(record)) {
+            return Ok(());
+        }
+        let names: BTreeSet<&str> = records.iter().map(|record| record.application.as_str()).collect();
+        let hint = match names.is_empty() {
+            true => "no run is kept yet".to_owned(),
+            false => format!("there are runs of {}", names.into_iter().take(NAMES_MAX).collect::<Vec<_>>().join(", ")),
+        };
+        Err(Report::new("RunsNotFound", format!("there is no record of a run of '{application}'"))
+            .hint(hint)
+            .exit(Exit::NotFound))
+    }
+
     fn has(&self, record: &RunRecord) -> bool {
         let (namespace, name) = record.application.split_once('.').unwrap_or(("", &record.application));
         self.namespace.is_none_or(|wanted| wanted == namespace)
@@ -92,6 +113,7 @@ pub(crate) fn runs(args: &Runs) -> Result<Exit, Report> {
         hook: args.selection.hook.as_deref(),
     };
     let mut records = archive.records().map_err(|error| report(&error))?;
+    wanted.is_there(&records)?;
     records.retain(|record| wanted.has(record) && (!args.failed || record.end.is_failure()));
     let mut rows = Vec::with_capacity(records.len());
     for record in &records {
@@ -320,6 +342,7 @@ pub(crate) fn logs(args: &Logs) -> Result<Exit, Report> {
         Some(run) => vec![find(&archive, run)?],
         None => {
             let mut records = archive.records().map_err(|error| report(&error))?;
+            wanted.is_there(&records)?;
             records.retain(|record| wanted.has(record));
             records
         }

@@ -73,6 +73,11 @@ fn kind(path: &Path) -> Result<Kind, Report> {
     if path.join("Chart.yaml").is_file() {
         return Ok(Kind::Chart);
     }
+    if !path.exists() {
+        return Err(Report::new("NoPackage", "there is no such file or folder")
+            .at(path.display().to_string())
+            .exit(Exit::NotFound));
+    }
     Err(Report::new("NoPackage", "there is neither package.yaml nor Chart.yaml")
         .at(path.display().to_string())
         .hint("give the folder of a package or of a Helm chart, or a packed chart (.tgz)")

@@ -21,6 +21,7 @@ pub fn start(filter: &str, format: LogFormat) -> Result<(), crate::report::Repor
     let filter = EnvFilter::try_new(filter).map_err(|error| {
         crate::report::Report::new("BadFlag", format!("--log-level {filter:?}: {error}"))
             .hint("for example 'info', or 'barbless=debug,warn'")
+            .exit(crate::report::Exit::Usage)
     })?;
     let builder = tracing_subscriber::fmt()
         .with_env_filter(filter)

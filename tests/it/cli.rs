@@ -124,13 +124,21 @@ fn crds_are_printed_as_yaml_documents() {
 
 #[test]
 fn errors_have_a_code_a_place_and_a_hint_and_go_to_standard_error() {
-    let cases: [(&[&str], i32, &str); 6] = [
+    let cases: [(&[&str], i32, &str); 13] = [
         (&["dev", "/nowhere", "--once"], 5, "error[PackageNotFound]"),
         (&["inspect", "README.md"], 1, "error[ComponentNotWasm]"),
         (&["render", "tests"], 5, "error[NoPackage]"),
         (&["render", "examples/minimal", "--name", "Not_A_Name"], 2, "error[BadName]"),
         (&["render", "examples/minimal", "--namespace", "a.b"], 2, "error[BadName]"),
         (&["frobnicate"], 2, "unrecognized subcommand"),
+        (&["render", "nowhere"], 5, "nowhere: there is no such file or folder"),
+        (&["render", "examples/minimal", "--log-level", "barbless=loud"], 2, "error[BadFlag]"),
+        // No file of these is YAML.
+        (&["render", "examples/minimal", "-f", "rust-toolchain.toml"], 2, "error[BadYaml]"),
+        (&["plan", "examples/minimal", "--grants", "rust-toolchain.toml"], 2, "error[BadYaml]"),
+        (&["render", "examples/minimal", "-f", "/nowhere.yaml"], 5, "/nowhere.yaml"),
+        (&["render", "examples/minimal", "--set-file", "a=/nowhere.txt"], 5, "error[BadSet]"),
+        (&["plan", "examples/minimal", "--kubeconfig", "/nowhere"], 5, "error[BadKubeconfig]"),
     ];
     for (arguments, code, says) in cases {
         let output = barbless(arguments);

@@ -299,4 +299,12 @@ async fn secrets_of_snapshots_are_not_shown_in_logs() {
     }
     let replayed = over(data, &["replay", &run, "--diff"]);
     assert_eq!(replayed.status.code(), Some(0), "{}", text(&replayed.stdout));
+
+    // What is not there is not the same as what has not run.
+    for command in ["runs", "logs"] {
+        let output = over(data, &[command, "nosuch"]);
+        assert_eq!(output.status.code(), Some(5), "{}", text(&output.stderr));
+        assert!(text(&output.stderr).contains("there are runs of default.watcher"), "{}", text(&output.stderr));
+        assert_eq!(over(data, &[command, "watcher", "--hook", "nosuch"]).status.code(), Some(0));
+    }
 }

@@ -73,7 +73,10 @@ async fn real(args: &Plan, id: &ApplicationId, script: Script) -> Result<Ground,
     let bad =
         |error: &dyn std::error::Error| Report::of("BadKubeconfig", error).hint("give a kubeconfig with --kubeconfig");
     let kubeconfig = match &args.kubeconfig {
-        Some(path) => Kubeconfig::read_from(path).map_err(|error| bad(&error).at(path.display().to_string()))?,
+        Some(path) => Kubeconfig::read_from(path).map_err(|error| {
+            let report = bad(&error).at(path.display().to_string());
+            if path.exists() { report } else { report.exit(Exit::NotFound) }
+        })?,
         None => Kubeconfig::read().map_err(|error| bad(&error))?,
     };
     let options = KubeConfigOptions { context: args.context.clone(), ..KubeConfigOptions::default() };

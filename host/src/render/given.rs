@@ -1,5 +1,6 @@
 //! Values that the user gives: files, then the `--set` family, in Helm's order.
 
+use std::cell::Cell;
 use std::io::Read as _;
 use std::path::Path;
 
@@ -21,7 +22,7 @@ pub(super) fn values(args: &Render) -> Result<Map<String, Value>, Report> {
         let place = path.display().to_string();
         let text = text_of(path)?;
         let more = template::read_values(&place, &text, &template::Limits::default())
-            .map_err(|error| super::report(&error))?;
+            .map_err(|error| super::report(&error).exit(Exit::Usage))?;
         template::merge(&mut given, more);
     }
     assign(args, &mut given)?;
@@ -32,11 +33,12 @@ pub(super) fn values(args: &Render) -> Result<Map<String, Value>, Report> {
 pub(super) fn settings(args: &Render) -> Result<Map<String, Value>, Report> {
     let mut given = Map::new();
     for path in &args.values {
-        match app::read_document(path)? {
+        match app::read_argument(path)? {
             Value::Object(more) => template::merge(&mut given, more),
             Value::Null => {}
             _ => {
-                return Err(Report::new("BadSettings", "settings must be a map").at(path.display().to_string()));
+                let report = Report::new("BadSettings", "settings must be a map");
+                return Err(report.at(path.display().to_string()).exit(Exit::Usage));
             }
         }
     }
@@ -45,7 +47,14 @@ pub(super) fn settings(args: &Render) -> Result<Map<String, Value>, Report> {
 }
 
 fn assign(args: &Render, given: &mut Map<String, Value>) -> Result<(), Report> {
-    let read = |name: &str| text_of(Path::new(name)).map_err(|report| format!("{name}: {}", report.message));
+    // The template library passes on words only, so how it ends is kept beside them.
+    let missing = Cell::new(false);
+    let read = |name: &str| {
+        text_of(Path::new(name)).map_err(|report| {
+            missing.set(report.exit == Exit::NotFound);
+            format!("{name}: {}", report.message)
+        })
+    };
     let family: [(&str, &[String], Assigned<'_>); 5] = [
         ("--set-json", &args.set_json, Assigned::Json),
         ("--set", &args.set, Assigned::Typed),
@@ -57,7 +66,8 @@ fn assign(args: &Render, given: &mut Map<String, Value>) -> Result<(), Report> {
         for line in lines {
             template::assign(given, line, how).map_err(|message| {
                 // The line itself may hold a secret.
-                Report::new("BadSet", format!("failed parsing {flag} data: {message}")).exit(Exit::Usage)
+                let exit = if missing.get() { Exit::NotFound } else { Exit::Usage };
+                Report::new("BadSet", format!("failed parsing {flag} data: {message}")).exit(exit)
             })?;
         }
     }
@@ -81,5 +91,5 @@ fn text_of(path: &Path) -> Result<String, Report> {
     } else {
         bundle::read_bounded(path, FILE_BYTES).map_err(|report| report.at(place.clone()))?
     };
-    String::from_utf8(bytes).map_err(|error| Report::new("NotUtf8", error.to_string()).at(place))
+    String::from_utf8(bytes).map_err(|error| Report::new("NotUtf8", error.to_string()).at(place).exit(Exit::Usage))
 }
