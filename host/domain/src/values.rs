@@ -342,6 +342,9 @@ impl Values {
                 Some(problem) => unfit.push(Unfit { hook: entry.hook.clone(), problems: vec![problem] }),
             }
         }
+        if kept.is_empty() {
+            return Ok((values, unfit));
+        }
         let with = |patches: Patches| {
             Self::new(Arc::clone(&values.package), values.settings.clone(), patches, None, values_bytes)
         };

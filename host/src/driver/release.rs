@@ -120,14 +120,17 @@ pub(super) async fn planned(context: &Arc<Context>, maintenance: bool, take_over
 pub(super) async fn render(context: &Arc<Context>, maintenance: bool, take_over: bool) -> Result<Rendered, Failure> {
     let mut planned = planned(context, maintenance, take_over).await?;
     let rendered = planned.facts();
-    if let Some(last) = planned.last.as_mut() {
-        keep_patches(context, last).await;
-    }
     let unchanged = rendered.missing == 0
         && rendered.released.as_ref().is_some_and(|last| last.deployed && last.digest == rendered.digest);
     if unchanged {
         // Another process may have applied it.
         health::watch(context, &planned.plan);
+    }
+    let held = rendered.released.as_ref().is_some_and(|last| last.holds_against(&rendered.digest));
+    if (unchanged || held || maintenance)
+        && let Some(last) = planned.last.as_mut()
+    {
+        keep_patches(context, last).await;
     }
     let mut data = context.instance.data();
     if unchanged {
@@ -138,8 +141,8 @@ pub(super) async fn render(context: &Arc<Context>, maintenance: bool, take_over:
     Ok(rendered)
 }
 
-/// Brings what a release record says about the values up to date. If nothing is applied then no other record does, and
-/// what hooks have set since would be lost with this process; if something is, it is one small write too many.
+/// Brings what the last release record says about the values up to date. Where nothing is applied there will be no newer
+/// record, and what hooks have set since would be lost with this process.
 async fn keep_patches(context: &Context, last: &mut Record) {
     let patches = patches(context);
     if let Err(error) = context.services.cluster.keep_patches(last, &patches, Timestamp::now()).await {
