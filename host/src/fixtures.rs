@@ -267,7 +267,7 @@ fn actual_of(tried: Tried) -> Actual {
     let changes: &[_] = if error.is_none() { &outcome.values } else { &[] };
     Actual {
         changed: save::excerpt(&values, changes),
-        metrics: if error.is_none() { outcome.metrics.iter().map(shown::measurement).collect() } else { Vec::new() },
+        metrics: if error.is_none() { shown::measurements(&outcome.metrics) } else { Vec::new() },
         error,
         operations: operations.iter().map(shown::operation).collect(),
         values: (*values).clone(),

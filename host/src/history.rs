@@ -358,8 +358,11 @@ pub(crate) fn logs(args: &Logs) -> Result<Exit, Report> {
             })
         };
         for line in &record.log {
-            let fields: serde_json::Map<String, Value> =
-                line.fields.iter().map(|(name, value)| (secrets.mask_text(name), json!(secrets.mask_text(value)))).collect();
+            let fields: serde_json::Map<String, Value> = line
+                .fields
+                .iter()
+                .map(|(name, value)| (secrets.mask_text(name), json!(secrets.mask_text(value))))
+                .collect();
             entries.push(entry(line.level.as_str(), &line.message, Value::Object(fields), "hook"));
         }
         if record.end.is_failure() {

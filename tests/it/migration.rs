@@ -90,6 +90,10 @@ fn inspect_shows_the_bindings_that_are_in_force() {
     assert_eq!(code, Some(7), "{text}");
     for (what, hint) in [("crontabs", "crontab"), ("kinds", "kind")] {
         let mut lines = text.lines().skip_while(|line| !line.contains(&format!("the key '{what}' is not known")));
-        assert_eq!((lines.next().is_some(), lines.next()), (true, Some(&*format!("  help: did you mean '{hint}'?"))), "{text}");
+        assert_eq!(
+            (lines.next().is_some(), lines.next()),
+            (true, Some(&*format!("  help: did you mean '{hint}'?"))),
+            "{text}"
+        );
     }
 }

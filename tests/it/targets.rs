@@ -17,6 +17,10 @@ const DEVCLUSTER_ONLY: &[(&str, &str)] = &[
         "release::hooks::h32_a_failed_hook_says_how_its_pod_ended_and_what_it_said",
         "reads what a Pod has written, which only a kubelet has",
     ),
+    (
+        "release::load::two_hundred_objects_cost_what_they_must",
+        "counts every write; where a server is slow there are signs of life of the operation beside",
+    ),
     ("runs::", "are about what is kept of runs, not about the API"),
 ];
 
@@ -72,28 +76,53 @@ fn the_scenarios_pass_on_a_real_control_plane_too() {
         say(&format!("targets: devcluster {passed} passed, real 0 passed\n"));
         return;
     }
+    let (output, well) = pass(again.iter().map(|name| name.as_str()), &[]);
+    let (mut real, mut failed) = counts(&output);
+    if !well {
+        say(&output);
+    }
+    for line in output.lines().filter(|line| line.contains("control plane: ")) {
+        say(&format!("{line}\n"));
+    }
+    // On a busy machine the real servers starve beside two tests at a time, and what waits for them gives up. So what has
+    // failed has one more try, alone; what fails then, fails.
+    let suspects: Vec<&str> = failures(&output).collect();
+    let mut second_try = String::new();
+    if !suspects.is_empty() && suspects.len() == failed {
+        let (output, _) = pass(suspects, &["--test-threads=1"]);
+        let (saved, still) = counts(&output);
+        (real, failed, second_try) = (real + saved, still, format!(" ({saved} of them when tried again, alone)"));
+        say(&output);
+    }
+    let missing = again.len().saturating_sub(real + failed);
+    say(&format!("targets: devcluster {passed} passed, real {real} passed{second_try}, {failed} failed\n"));
+    assert_eq!((failed, missing), (0, 0), "tests that failed, and tests of which nothing is known");
+}
+
+/// Runs tests on the real control plane, in another process: its output, and whether all is well.
+fn pass<'a>(tests: impl IntoIterator<Item = &'a str>, arguments: &[&str]) -> (String, bool) {
     let mut second = Command::new(std::env::current_exe().unwrap());
-    second.arg("--exact").args(again).env(TARGET, "real").env(SECOND_PASS, "1");
+    second.arg("--exact").args(tests).args(arguments).env(TARGET, "real").env(SECOND_PASS, "1");
     let mut child = second.stdin(Stdio::piped()).stdout(Stdio::piped()).spawn().unwrap();
     let input = child.stdin.take();
     let mut output = String::new();
     child.stdout.take().unwrap().read_to_string(&mut output).unwrap();
     let ended = child.wait().unwrap();
     drop(input);
-    let (real, failed) = counts(&output);
-    if !ended.success() {
-        say(&output);
-    }
-    for line in output.lines().filter(|line| line.contains("control plane: ")) {
-        say(&format!("{line}\n"));
-    }
-    let failed = if failed > 0 { format!(", {failed} failed") } else { String::new() };
-    say(&format!("targets: devcluster {passed} passed, real {real} passed{failed}\n"));
-    assert!(ended.success(), "the second pass ended with {ended}");
+    (output, ended.success())
+}
+
+/// The tests that failed, by the list that libtest ends with.
+fn failures(output: &str) -> impl Iterator<Item = &str> {
+    let list = output.rsplit_once("\nfailures:\n").map_or("", |(_, list)| list);
+    list.lines().map_while(|line| line.strip_prefix("    "))
 }
 
 #[test]
 fn the_counts_of_a_pass_are_read() {
     let line = "test a ... ok\n\ntest result: FAILED. 12 passed; 3 failed; 0 ignored; 0 measured; 9 filtered out\n";
     assert_eq!((counts(line), counts("")), ((12, 3), (0, 0)));
+    let output = "failures:\n\n---- a::b stdout ----\nx\n\nfailures:\n    a::b\n    c\n\ntest result: FAILED. …\n";
+    assert_eq!(failures(output).collect::<Vec<_>>(), ["a::b", "c"]);
+    assert_eq!(failures("test result: ok. 3 passed").count(), 0);
 }

@@ -47,7 +47,6 @@ async fn only_of_a_folder_that_is_damaged_it_is_said_so() {
     let report = begin(dir.path()).await.unwrap_err();
     assert_eq!((report.code.as_str(), advice(&report)), ("DataDirInUse", false), "{report}");
     first.stop().await;
-    drop(first);
 
     // A folder cannot be made where a file is, whoever the user is.
     let file = dir.path().join("file");

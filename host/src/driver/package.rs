@@ -307,6 +307,9 @@ mod tests {
         let same = [problem("x", Some("h")), problem("y", Some("h"))];
         assert_eq!(told(&same), ("a.yaml:1:2: x\na.yaml:1:2: y".to_owned(), Some("h".to_owned())));
         let others = [problem("x", Some("h")), problem("y", None), problem("z", Some("i"))];
-        assert_eq!(told(&others), ("a.yaml:1:2: x\n  help: h\na.yaml:1:2: y\na.yaml:1:2: z\n  help: i".to_owned(), None));
+        assert_eq!(
+            told(&others),
+            ("a.yaml:1:2: x\n  help: h\na.yaml:1:2: y\na.yaml:1:2: z\n  help: i".to_owned(), None)
+        );
     }
 }

@@ -284,7 +284,8 @@ async fn run(
     }
     let told = told(&input, package.declaration(hook), &said);
     let (after, _) = context.instance.documents();
-    let run = RehearsedRun { hook: hook.to_owned(), trigger, failure, log: outcome.log, before, after, operations, told };
+    let run =
+        RehearsedRun { hook: hook.to_owned(), trigger, failure, log: outcome.log, before, after, operations, told };
     Ok(run)
 }
 

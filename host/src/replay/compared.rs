@@ -96,7 +96,13 @@ pub(super) struct Comparison {
 
 impl Comparison {
     /// Compares; `told` are secrets that turn up in one of them.
-    pub(super) fn new(recorded: &Trace, replayed: &Trace, input: &RunInput, told: &[String], show_secrets: bool) -> Self {
+    pub(super) fn new(
+        recorded: &Trace,
+        replayed: &Trace,
+        input: &RunInput,
+        told: &[String],
+        show_secrets: bool,
+    ) -> Self {
         let secrets = shown::secrets(
             show_secrets,
             recorded.operations.iter().chain(&replayed.operations),

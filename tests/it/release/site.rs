@@ -555,6 +555,7 @@ impl Site {
             rollback_of,
             set_aside: None,
             seed: None,
+            patches: &barbless_domain::values::Patches::default(),
             take_over: self.options.take_over,
             kept_revisions: self.options.kept_revisions,
         };

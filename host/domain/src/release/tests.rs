@@ -242,10 +242,15 @@ fn names_that_the_api_server_refuses_are_told_with_the_template() {
     };
     for name in ["Bad Name", "UPPER", "a_b", "-a", "a-", "a..b", "a.-b", ".", "a/b", "é"] {
         let problem = refused("v1", "ConfigMap", name).unwrap_or_else(|| panic!("{name} is accepted"));
-        assert_eq!((problem.reason.as_str(), problem.source_file.as_str()), ("BadManifest", "templates/0.yaml"), "{name}");
+        assert_eq!(
+            (problem.reason.as_str(), problem.source_file.as_str()),
+            ("BadManifest", "templates/0.yaml"),
+            "{name}"
+        );
     }
     let why = refused("v1", "ConfigMap", "Bad Name").map(|problem| problem.to_string());
-    let expected = "templates/0.yaml: ConfigMap Bad Name: only lower-case letters, digits, '-' and '.' are allowed in the name";
+    let expected =
+        "templates/0.yaml: ConfigMap Bad Name: only lower-case letters, digits, '-' and '.' are allowed in the name";
     assert_eq!(why.as_deref(), Some(expected));
     for name in ["a", "a.b-c.d", "0", "a--b"] {
         assert_eq!(refused("v1", "ConfigMap", name), None, "{name}");

@@ -176,7 +176,8 @@ impl Search<'_> {
 
 /// Whether a text stands in another, or its beginning does where that was cut.
 fn occurs(said: &str, text: &str) -> bool {
-    said.contains(text) || said.match_indices(CUT).any(|(at, _)| beginning(said.get(..at).unwrap_or(""), text).is_some())
+    said.contains(text)
+        || said.match_indices(CUT).any(|(at, _)| beginning(said.get(..at).unwrap_or(""), text).is_some())
 }
 
 /// Where the beginning of a secret stands at the end of a text.
@@ -184,10 +185,9 @@ pub(super) fn beginning(text: &str, secret: &str) -> Option<usize> {
     let head = secret.as_bytes().get(..LEARNT_BYTES_MIN)?;
     let from = text.len().saturating_sub(secret.len());
     let tail = text.as_bytes().get(from..)?;
-    let at = tail
-        .windows(LEARNT_BYTES_MIN)
-        .enumerate()
-        .find(|(at, window)| *window == head && tail.get(*at..).is_some_and(|rest| secret.as_bytes().starts_with(rest)));
+    let at = tail.windows(LEARNT_BYTES_MIN).enumerate().find(|(at, window)| {
+        *window == head && tail.get(*at..).is_some_and(|rest| secret.as_bytes().starts_with(rest))
+    });
     at.map(|(at, _)| from + at)
 }
 

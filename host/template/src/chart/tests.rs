@@ -82,8 +82,25 @@ fn a_version_that_is_none_is_refused_as_helm_does() {
         assert!(render(&version).is_ok(), "{version}");
     }
     let bad = [
-        "x.y", "-", "1.2.3.4", "1.0.0 beta", "1.2.3-a_b", "1.2.3-01", " 1.2.3", "1.2.3 ", "1.2.3-", "1.2.3+", "1.2.3+a..b",
-        "1.2.3-a..b", "1.2.3-é", "99999999999999999999.0.0", "1.2.x", "V1.2.3", "1..2", "1.2.3-a+b+c", "1_2",
+        "x.y",
+        "-",
+        "1.2.3.4",
+        "1.0.0 beta",
+        "1.2.3-a_b",
+        "1.2.3-01",
+        " 1.2.3",
+        "1.2.3 ",
+        "1.2.3-",
+        "1.2.3+",
+        "1.2.3+a..b",
+        "1.2.3-a..b",
+        "1.2.3-é",
+        "99999999999999999999.0.0",
+        "1.2.x",
+        "V1.2.3",
+        "1..2",
+        "1.2.3-a+b+c",
+        "1_2",
     ];
     for version in bad.iter().map(|it| (*it).to_owned()).chain([long(257)]) {
         let message = format!("Chart.yaml: validation: chart.metadata.version \"{version}\" is invalid");

@@ -96,7 +96,8 @@ fn contents_of_watched_secrets_are_masked_as_they_stand_and_decoded() {
     let whole = json!({"apiVersion": "v1", "kind": "Secret", "metadata": {"name": "db", "labels": {"tier": "database-tier"}},
                        "data": {"password": encoded, "port": STANDARD.encode("5432")}});
     let filtered = json!({"name": "filtered", "type": "kubernetes.io/basic-auth", "decoded": ["a very secret text"]});
-    let map = json!({"apiVersion": "v1", "kind": "ConfigMap", "metadata": {"name": "m"}, "data": {"a": "text of a map"}});
+    let map =
+        json!({"apiVersion": "v1", "kind": "ConfigMap", "metadata": {"name": "m"}, "data": {"a": "text of a map"}});
     let snapshots = BTreeMap::from([
         ("secrets".to_owned(), ready(vec![item("db", whole), item("filtered", filtered)])),
         ("maps".to_owned(), ready(vec![item("m", map)])),
