@@ -69,7 +69,7 @@ fn values_are_merged_in_the_order_of_helm() {
     let bad = given::values(&parse(&["chart", "--set", "a"])).unwrap_err();
     assert_eq!((bad.message.as_str(), bad.exit), ("failed parsing --set data: key \"a\" has no value", Exit::Usage));
     let bad = given::values(&parse(&["chart", "--set-file", "a=/no/such/file"])).unwrap_err();
-    assert_eq!(bad.exit, Exit::Usage);
+    assert_eq!(bad.exit, Exit::NotFound);
 }
 
 #[test]
