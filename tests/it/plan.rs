@@ -52,7 +52,7 @@ pub(crate) fn wish(world: &World, name: &str, source: &PackageSource, settings: 
 }
 
 /// Makes a plan, and proves that nothing was written for it.
-pub(crate) async fn plan(world: &World, wish: &Wish) -> Document {
+async fn plan(world: &World, wish: &Wish) -> Document {
     world.quiet().await;
     world.api.clear_journal();
     let client = world.cluster.client().clone();

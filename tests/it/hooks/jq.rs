@@ -2,6 +2,7 @@
 
 use std::time::Duration;
 
+use barbless::plan::foresee;
 use barbless_domain::hook::{KubernetesBinding, WatchEventType};
 use barbless_domain::pipeline::App;
 use barbless_domain::snapshot::{Projected, SnapshotStore};
@@ -9,7 +10,7 @@ use barbless_sandbox::{JqError, JqFilter};
 use serde_json::{Value, json};
 
 use super::operate::{evaluators, hooks, put, site, with_hooks, write};
-use crate::plan::{plan, wish};
+use crate::plan::wish;
 use crate::world::{Running, nothing};
 
 async fn filter(program: &str) -> JqFilter {
@@ -247,13 +248,15 @@ async fn an_object_that_the_filter_cannot_take_is_told_and_holds_up_no_deletion(
 async fn a_plan_names_the_object_that_the_filter_cannot_take() {
     let world = site().await;
     put(&world, "configmaps", question("bad", "no number", None)).await;
-    let document = plan(&world, &wish(&world, "filters", &with_hooks(hooks()), nothing())).await;
-    let [problem] = document.problems.as_slice() else { panic!("{:#?}", document.problems) };
-    assert_eq!(problem.reason, "BindingNotSynchronised");
+    let wish = wish(&world, "filters", &with_hooks(hooks()), nothing());
+    let client = world.cluster.client().clone();
+    let report = foresee(client, world.services.sandbox.clone(), &wish).await.unwrap_err();
+    assert_eq!(report.code, "BindingNotSynchronised");
     let expected =
         "the filter failed for default/bad: the jq program failed: string (\"no number\") cannot be parsed as a number";
-    assert!(problem.message.contains(expected), "{problem:?}");
-    assert!(problem.hint.as_ref().is_some_and(|hint| hint.contains("let the filter take this object")), "{problem:?}");
+    let expected = expected.replace("default", world.namespace());
+    assert!(report.message.contains(&expected), "{report:?}");
+    assert!(report.hint.as_ref().is_some_and(|hint| hint.contains("let the filter take this object")), "{report:?}");
 }
 
 /// The programs of the component, made wrong without building another one.
