@@ -2,14 +2,12 @@
 //! the same sandbox, the same objects over the same API.
 
 use std::collections::BTreeSet;
-use std::os::unix::fs::DirBuilderExt as _;
 use std::path::Path;
 use std::sync::Arc;
 use std::time::{Duration, Instant};
 
-use barbless_cluster::{ApplicationEvent, Cluster, MalformedApplication, SeenApplication};
-use barbless_devcluster::{DataTrouble, DevCluster};
-use barbless_domain::event::{Event, Failure};
+use barbless_cluster::Cluster;
+use barbless_domain::event::Event;
 use barbless_domain::grant::{Grant, Interface, Permission};
 use barbless_domain::hook::Trigger;
 use barbless_domain::identity::{ApplicationId, ObjectRef};
@@ -18,7 +16,6 @@ use barbless_domain::package::{MANIFEST, Manifest};
 use barbless_domain::pipeline::App;
 use barbless_domain::requirement::{Platform, parse_version};
 use barbless_domain::run::{RunEnd, RunRecord};
-use futures::StreamExt as _;
 use serde::{Deserialize, Serialize};
 use serde_json::{Map, Value, json};
 use tokio::sync::{broadcast, mpsc, watch};
@@ -28,6 +25,7 @@ use crate::app;
 use crate::build;
 use crate::bundle::{self, Folder};
 use crate::cli::{Dev, Output};
+use crate::devcluster;
 use crate::driver::instance::Grants;
 use crate::driver::{self, Handle, Instance, Services};
 use crate::metrics::Metrics;
@@ -35,6 +33,8 @@ use crate::notice::{Notice, Notices};
 use crate::report::{Exit, Report};
 use crate::runs::RunLog;
 use crate::ui::Ui;
+
+mod observe;
 
 /// Version of Kubernetes that the API in this process is like.
 const KUBERNETES_VERSION: &str = "v1.37.0";
@@ -132,7 +132,7 @@ pub async fn run(args: &Dev) -> Result<Exit, Report> {
     let name = args.name.clone().unwrap_or_else(|| default_name(&manifest.name));
     let id = identity(&args.namespace, &name)?;
 
-    let devcluster = start_devcluster(args.data_dir.as_deref(), true).await?;
+    let devcluster = devcluster::start(args.data_dir.as_deref(), true).await?;
     let server = devcluster
         .serve(args.listen)
         .await
@@ -283,49 +283,6 @@ pub(crate) fn identity(namespace: &str, name: &str) -> Result<ApplicationId, Rep
     })
 }
 
-/// Starts a development cluster that is kept in the folder `cluster` of a data folder, if one is given.
-///
-/// # Errors
-/// A report for the user.
-pub(crate) async fn start_devcluster(data_dir: Option<&Path>, controllers: bool) -> Result<DevCluster, Report> {
-    let kept = match data_dir {
-        Some(dir) => {
-            let dir = dir.join("cluster");
-            // Everything in it may hold secrets.
-            std::fs::DirBuilder::new().recursive(true).mode(0o700).create(&dir).map_err(|error| {
-                let report = Report::new("DataDirUnusable", error.to_string()).at(dir.display().to_string());
-                if error.kind() == std::io::ErrorKind::PermissionDenied { report.hint(DENIED_HINT) } else { report }
-            })?;
-            Some(dir)
-        }
-        None => None,
-    };
-    let config = barbless_devcluster::Config { data_dir: kept, controllers, ..barbless_devcluster::Config::default() };
-    DevCluster::start(config).await.map_err(|error| unusable(data_dir, &error))
-}
-
-const DENIED_HINT: &str = "let this user write to the folder, or give another --data-dir";
-
-/// Why there is no cluster. To remove a folder is advice for one that is damaged only.
-fn unusable(data_dir: Option<&Path>, error: &barbless_devcluster::Error) -> Report {
-    let failed = |code| Report::of(code, error);
-    let report = match error.data_trouble() {
-        Some(DataTrouble::InUse) => Report::new("DataDirInUse", "another process has the development cluster open")
-            .hint("end the other barbless dev first, or give another --data-dir"),
-        Some(DataTrouble::Denied) => failed("DataDirUnusable").hint(DENIED_HINT),
-        Some(DataTrouble::Damaged) => failed("DevClusterFailed")
-            .hint("the data of the folder may be damaged: remove the folder, or give another --data-dir"),
-        Some(DataTrouble::Other) => {
-            failed("DataDirUnusable").hint("is there room on the disk, and is the folder on it?")
-        }
-        None => failed("DevClusterFailed"),
-    };
-    match data_dir {
-        Some(dir) => report.at(dir.display().to_string()),
-        None => report,
-    }
-}
-
 pub(crate) async fn prepare_cluster(cluster: &Cluster, id: &ApplicationId, script: &Script) -> Result<(), Report> {
     let failed = |error: barbless_cluster::Error| Report::new(error.reason(), error.chain());
     cluster.establish_crds().await.map_err(failed)?;
@@ -410,7 +367,7 @@ async fn start(
         Arc::new(Services { cluster: cluster.clone(), sandbox, runs, notices, metrics, owner, platform: facts });
     let instance = Instance::new(id.clone(), Arc::new(Folder::new(&args.package)), grants);
     let handle = driver::start(Arc::clone(&services), instance);
-    let observer = tokio::spawn(observe(cluster.clone(), id.clone(), manifest.name.clone(), handle.clone()));
+    let observer = tokio::spawn(observe::observe(cluster.clone(), id.clone(), manifest.name.clone(), handle.clone()));
     cluster
         .create_application(&id, &manifest.name, &manifest.version.to_string(), &Value::Object(script.settings.clone()))
         .await
@@ -448,92 +405,6 @@ fn forward(notices: &Notices) -> mpsc::Receiver<Notice> {
         }
     });
     receiver
-}
-
-/// Tells the loop what the `Application` says, and the users of others that nobody looks after them.
-async fn observe(cluster: Cluster, id: ApplicationId, package: String, handle: Handle) {
-    let events = cluster.watch_applications(None);
-    let mut events = std::pin::pin!(events);
-    while let Some(event) = events.next().await {
-        for Unserved { namespace, name, generation, why } in unserved(&event, &id, &package) {
-            let status = barbless_domain::status::refused(generation, &why);
-            match cluster.write_refusal((&namespace, &name), &status, jiff::Timestamp::now()).await {
-                Ok(false) => {}
-                Ok(true) => tracing::warn!(namespace, name, why = why.message, "an Application is not served"),
-                Err(error) => {
-                    tracing::warn!(
-                        namespace,
-                        name,
-                        error = error.chain(),
-                        "an Application is not told that it is not served"
-                    );
-                }
-            }
-        }
-        let seen = match event {
-            ApplicationEvent::Applied(seen) => vec![*seen],
-            ApplicationEvent::Synced { applications, .. } => applications,
-            ApplicationEvent::Failed { reason, message } => {
-                tracing::warn!(application = %id, reason, message, "watching applications");
-                continue;
-            }
-            ApplicationEvent::Malformed(_) | ApplicationEvent::Deleted { .. } => continue,
-        };
-        for seen in seen.into_iter().filter(|seen| seen.id == id) {
-            if !seen.desired.deleting
-                && let Err(error) = cluster.ensure_finalizer(&id).await
-            {
-                tracing::warn!(application = %id, error = error.chain(), "the finalizer is not there yet");
-            }
-            handle.send(Event::Observed(seen.desired)).await;
-        }
-    }
-}
-
-/// An `Application` that this command does not look after.
-#[derive(Debug, PartialEq)]
-struct Unserved {
-    namespace: String,
-    name: String,
-    generation: i64,
-    why: Failure,
-}
-
-/// All of an event that are not the one that is served.
-fn unserved(event: &ApplicationEvent, id: &ApplicationId, package: &str) -> Vec<Unserved> {
-    let (seen, malformed): (Vec<&SeenApplication>, Vec<&MalformedApplication>) = match event {
-        ApplicationEvent::Applied(seen) => (vec![&**seen], Vec::new()),
-        ApplicationEvent::Malformed(bad) => (Vec::new(), vec![bad]),
-        ApplicationEvent::Synced { applications, malformed } => {
-            (applications.iter().collect(), malformed.iter().collect())
-        }
-        ApplicationEvent::Deleted { .. } | ApplicationEvent::Failed { .. } => (Vec::new(), Vec::new()),
-    };
-    let others = seen.into_iter().filter(|seen| seen.id != *id).map(|seen| Unserved {
-        namespace: seen.id.namespace().to_owned(),
-        name: seen.id.name().to_owned(),
-        generation: seen.desired.generation,
-        why: not_served(&seen.id, &seen.application.spec.package_name, id, package),
-    });
-    let broken = malformed.into_iter().map(|bad| Unserved {
-        namespace: bad.namespace.clone(),
-        name: bad.name.clone(),
-        generation: bad.generation,
-        why: bad.failure(),
-    });
-    others.chain(broken).collect()
-}
-
-fn not_served(other: &ApplicationId, wanted: &str, id: &ApplicationId, package: &str) -> Failure {
-    let (namespace, name) = (other.namespace(), other.name());
-    if wanted != package {
-        return Failure::new("PackageUnknown", format!("barbless dev has package '{package}', and not '{wanted}'"))
-            .hint(format!(
-                "run barbless dev on the folder of that package, with --namespace {namespace} --name {name}"
-            ));
-    }
-    Failure::new("NotServed", format!("barbless dev looks after one application, which is {id}"))
-        .hint(format!("run it with --namespace {namespace} --name {name}"))
 }
 
 /// Install, change, delete.

@@ -1,9 +1,10 @@
-//! `barbless devcluster`: the Kubernetes API of `dev` by itself, for kubectl and other clients.
+//! The Kubernetes API in this process: how `dev` starts it, and `barbless devcluster`, which serves it by itself for kubectl
+//! and other clients.
 
 use std::os::unix::fs::OpenOptionsExt as _;
 use std::path::Path;
 
-use barbless_devcluster::DevCluster;
+use barbless_devcluster::{Config, DataTrouble, DevCluster, Error};
 
 use crate::app;
 use crate::cli::Devcluster;
@@ -15,7 +16,7 @@ use crate::report::{Exit, Report};
 /// # Errors
 /// A report for the user.
 pub(crate) async fn command(args: &Devcluster) -> Result<Exit, Report> {
-    let devcluster = dev::start_devcluster(args.data_dir.as_deref(), !args.no_controllers).await?;
+    let devcluster = start(args.data_dir.as_deref(), !args.no_controllers).await?;
     let server = devcluster.serve(args.listen()).await.map_err(|error| {
         Report::of("ListenFailed", &error).hint("give another --address or --port; port 0 takes a free one")
     })?;
@@ -31,6 +32,37 @@ pub(crate) async fn command(args: &Devcluster) -> Result<Exit, Report> {
     Ok(Exit::Ok)
 }
 
+/// Starts a development cluster that is kept in the folder `cluster` of a data folder, if one is given.
+///
+/// # Errors
+/// A report for the user.
+pub(crate) async fn start(data_dir: Option<&Path>, controllers: bool) -> Result<DevCluster, Report> {
+    let config = Config { data_dir: data_dir.map(|dir| dir.join("cluster")), controllers, ..Config::default() };
+    DevCluster::start(config).await.map_err(|error| unusable(data_dir, &error))
+}
+
+/// Why there is no cluster. To remove a folder is advice for one that is damaged only.
+fn unusable(data_dir: Option<&Path>, error: &Error) -> Report {
+    let failed = |code| Report::of(code, error);
+    let report = match error.data_trouble() {
+        Some(DataTrouble::InUse) => Report::new("DataDirInUse", "another process has the development cluster open")
+            .hint("end the other barbless dev first, or give another --data-dir"),
+        Some(DataTrouble::Denied) => {
+            failed("DataDirUnusable").hint("let this user write to the folder, or give another --data-dir")
+        }
+        Some(DataTrouble::Damaged) => failed("DevClusterFailed")
+            .hint("the data of the folder may be damaged: remove the folder, or give another --data-dir"),
+        Some(DataTrouble::Other) => {
+            failed("DataDirUnusable").hint("is there room on the disk, and is the folder on it?")
+        }
+        None => failed("DevClusterFailed"),
+    };
+    match data_dir {
+        Some(dir) => report.at(dir.display().to_string()),
+        None => report,
+    }
+}
+
 /// Writes a file that others may not read: clients warn of a kubeconfig that they may.
 fn write_private(path: &Path, text: &str) -> Result<(), Report> {
     let mut options = std::fs::OpenOptions::new();
@@ -40,3 +72,6 @@ fn write_private(path: &Path, text: &str) -> Result<(), Report> {
         .and_then(|mut file| std::io::Write::write_all(&mut file, text.as_bytes()))
         .map_err(|error| Report::new("KubeconfigNotWritten", error.to_string()).at(path.display().to_string()))
 }
+
+#[cfg(test)]
+mod tests;
