@@ -77,10 +77,16 @@ pub fn default_cache() -> Option<PathBuf> {
 /// A client of the API in this process.
 #[must_use]
 pub fn client_of(devcluster: &DevCluster) -> kube::Client {
+    client_by(devcluster.router(), "default")
+}
+
+/// A client that asks a router, with a namespace for what names none.
+#[must_use]
+pub fn client_by(router: axum::Router, namespace: &str) -> kube::Client {
     let service = ServiceBuilder::new()
         .map_request(|request: axum::http::Request<kube::client::Body>| request.map(axum::body::Body::new))
-        .service(devcluster.router());
-    kube::Client::new(service, "default")
+        .service(router);
+    kube::Client::new(service, namespace)
 }
 
 fn build_hooks(args: &crate::cli::Build) -> Result<Exit, Report> {

@@ -22,7 +22,6 @@ use barbless_devcluster::{Config, DevCluster};
 use generate::Episode;
 use serde_json::Value;
 use side::{Answer, Side};
-use tower::ServiceBuilder;
 
 /// Requests of one episode.
 const LENGTH: usize = 60;
@@ -55,10 +54,7 @@ async fn compare(requests: u64, seed: u64, only: Option<u64>) -> ExitCode {
             return ExitCode::FAILURE;
         }
     };
-    let service = ServiceBuilder::new()
-        .map_request(|request: axum::http::Request<kube::client::Body>| request.map(axum::body::Body::new))
-        .service(devcluster.router());
-    let clients = (kube::Client::new(service, "default"), plane.client());
+    let clients = (barbless::app::client_of(&devcluster), plane.client());
     for (name, client) in [("the development cluster", &clients.0), ("the real server", &clients.1)] {
         if let Err(why) = objects::define(client).await {
             eprintln!("{name} does not take the definition of the test: {why}");

@@ -17,7 +17,6 @@ use axum::http::StatusCode;
 use axum::response::IntoResponse as _;
 use barbless_devcluster::{Config, DevCluster, Fault, Relay, Request};
 use envtest::{Alone, ControlPlane};
-use tower::ServiceBuilder;
 
 /// The variable that chooses the target.
 pub(crate) const TARGET: &str = "BARBLESS_TARGET";
@@ -83,10 +82,7 @@ impl Target {
 
     /// A client whose namespace is that of the test.
     pub(crate) fn client(&self) -> kube::Client {
-        let service = ServiceBuilder::new()
-            .map_request(|request: axum::http::Request<kube::client::Body>| request.map(axum::body::Body::new))
-            .service(self.router());
-        kube::Client::new(service, self.namespace())
+        barbless::app::client_by(self.router(), self.namespace())
     }
 
     /// What was asked, oldest first.
