@@ -195,7 +195,7 @@ impl Side {
     }
 
     fn text(&mut self, text: &str) -> String {
-        if jiff::Timestamp::strptime("%Y-%m-%dT%H:%M:%S%.fZ", text).is_ok() || text.parse::<jiff::Timestamp>().is_ok() {
+        if text.parse::<jiff::Timestamp>().is_ok() {
             return "<time>".to_owned();
         }
         let mut out = text.to_owned();

@@ -133,7 +133,8 @@ impl Prepared {
     ///
     /// Needs a tokio runtime with timers. Waits for a permit first; that wait counts neither as CPU nor as wall-clock
     /// time. All calls of one application together have at most half of the permits, and as many places among those
-    /// who wait: however many it makes at once, another application waits for few of them. The permit belongs to this future: dropping it ends the guest before the permit is given back.
+    /// who wait: however many it makes at once, another application waits for few of them. The permit belongs to this
+    /// future: dropping it ends the guest before the permit is given back.
     ///
     /// *Malicious guests*: every limit of [`GuestLimits`] holds; guest code gives way to other tasks at every tick.
     pub async fn run(&self, input: &Arc<RunInput>) -> RunOutcome {
