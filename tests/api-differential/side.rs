@@ -74,6 +74,14 @@ impl Side {
             text.lines().map(|line| serde_json::from_str(line).unwrap_or_else(|_| json!(line))).collect();
         let body = serde_json::from_str::<Value>(&text).unwrap_or(Value::Array(lines));
         self.learn(&request.path, &body);
+        // A refusal tells the name, too, that the server had drawn.
+        let given = (request.body["metadata"]["generateName"].as_str(), body["details"]["name"].as_str());
+        if let (Some(prefix), Some(name)) = given
+            && name.len() > prefix.len()
+            && name.starts_with(prefix)
+        {
+            self.called(name, "name");
+        }
         let warnings = parts.headers.get_all("warning").iter().map(|it| json!(String::from_utf8_lossy(it.as_bytes())));
         Answer { code: parts.status.as_u16(), warnings: warnings.collect(), body: self.plain(&body, "") }
     }

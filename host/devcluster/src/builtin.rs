@@ -1,15 +1,20 @@
 //! What built-in kinds need beyond their schema: type checks of a decoded object, defaults, and the few validations
 //! that users meet.
 
+mod allocation;
 mod defaults;
 mod immutable;
+mod metadata;
+mod names;
+mod quantity;
 mod validation;
 
 use serde_json::Value;
 
-pub(crate) use defaults::apply as default;
-pub(crate) use immutable::immutable;
-pub(crate) use validation::{data_bytes, metadata, spec as validate};
+pub(crate) use allocation::{agree_on_addresses, drop_dependent, families, keep_allocated, wants_node_ports};
+pub(crate) use defaults::{apply as default, generate_selector, parts};
+pub(crate) use metadata::{created as created_metadata, updated as updated_metadata, warnings as metadata_warnings};
+pub(crate) use validation::{created, data_bytes, updated};
 
 use crate::{
     json,
@@ -94,8 +99,7 @@ fn walk(value: &mut Value, ty: Type<'_>, path: &mut String, kind: &str, unknown:
             (Scalar::Text, Value::String(_))
             | (Scalar::Boolean, Value::Bool(_))
             | (Scalar::Number, Value::Number(_))
-            | (Scalar::IntOrString, Value::Number(_) | Value::String(_))
-            | (Scalar::Quantity, Value::String(_)) => Ok(()),
+            | (Scalar::IntOrString, Value::Number(_) | Value::String(_)) => Ok(()),
             (Scalar::Integer, Value::Number(number)) if number.is_i64() || number.is_u64() => Ok(()),
             (Scalar::Integer, value @ Value::Number(_)) => match value.as_f64() {
                 Some(float) if float.fract() == 0.0 && float.abs() < 9e15 => {
@@ -105,8 +109,9 @@ fn walk(value: &mut Value, ty: Type<'_>, path: &mut String, kind: &str, unknown:
                 _ => wrong("int32", path),
             },
             // Quantities may be written as numbers and are kept as text.
-            (Scalar::Quantity, value @ Value::Number(_)) => {
-                *value = Value::String(value.to_string());
+            (Scalar::Quantity, value @ (Value::Number(_) | Value::String(_))) => {
+                let given = value.as_str().map_or_else(|| value.to_string(), str::to_owned);
+                *value = Value::String(quantity::canonical(&given).unwrap_or(given));
                 Ok(())
             }
             (Scalar::Text, _) => wrong("string", path),

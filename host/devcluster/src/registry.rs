@@ -25,9 +25,10 @@ pub use delete::Propagation;
 pub(crate) use write::{Edit, Options, Outcome, Validation};
 
 use crate::{
+    builtin,
     catalog::{Catalog, Resource},
     crd, json,
-    status::ApiError,
+    status::{ApiError, Cause},
     store::{DiskError, Store, Stored},
 };
 
@@ -101,27 +102,30 @@ impl Registry {
         candidates.find(|port| !used.contains(&i64::from(*port))).unwrap_or(30000)
     }
 
-    /// What a Service gets when it is written.
-    fn allocate_service(&self, service: &mut Value) {
-        let kind = json::text(service, &["spec", "type"]).to_owned();
-        if kind == "ExternalName" {
-            json::remove(service, &["spec", "clusterIP"]);
-            json::remove(service, &["spec", "clusterIPs"]);
-            return;
+    /// What a Service gets when it is written; causes when it asks for what is not there.
+    fn allocate_service(&self, old: Option<&Value>, service: &mut Value) -> Vec<Cause> {
+        if let Some(old) = old {
+            builtin::keep_allocated(old, service);
         }
-        if json::text(service, &["spec", "clusterIP"]).is_empty() {
+        builtin::agree_on_addresses(old, service);
+        let causes = builtin::families(old, service);
+        if !causes.is_empty() {
+            return causes;
+        }
+        let external = json::text(service, &["spec", "type"]) == "ExternalName";
+        if !external && json::list(service, &["spec", "clusterIPs"]).is_empty() {
             let address = self.allocate_address();
+            json::set(service, &["spec", "clusterIPs"], json!([address]));
             json::set(service, &["spec", "clusterIP"], json!(address));
         }
-        let address = json::text(service, &["spec", "clusterIP"]).to_owned();
-        json::set(service, &["spec", "clusterIPs"], json!([address]));
-        if matches!(kind.as_str(), "NodePort" | "LoadBalancer") {
+        if builtin::wants_node_ports(service) {
             let ports = service.get_mut("spec").and_then(|spec| spec.get_mut("ports")).and_then(Value::as_array_mut);
             for port in ports.into_iter().flatten().filter(|port| json::int(port, &["nodePort"]).is_none()) {
                 let number = self.allocate_node_port();
                 json::set(port, &["nodePort"], json!(number));
             }
         }
+        causes
     }
 }
 

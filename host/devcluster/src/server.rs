@@ -313,8 +313,7 @@ impl Call {
         match media.as_str() {
             "" | "application/json" | "application/yaml" => body::decode(&bytes),
             PROTOBUF => Ok(body::Decoded { value: protobuf::decode(&bytes)?, duplicates: Vec::new() }),
-            other => Err(ApiError::unsupported_media_type(
-                other,
+            _ => Err(ApiError::unsupported_media_type(
                 "application/json, application/yaml, application/vnd.kubernetes.protobuf",
             )),
         }

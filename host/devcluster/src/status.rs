@@ -139,15 +139,20 @@ impl ApiError {
         Self::new(413, "RequestEntityTooLarge", message)
     }
 
-    pub(crate) fn unsupported_media_type(given: &str, accepted: &str) -> Self {
-        let message = format!(
-            "the body of the request was in an unknown format ({given}) - accepted media types include: {accepted}"
-        );
+    pub(crate) fn unsupported_media_type(accepted: &str) -> Self {
+        let message =
+            format!("the body of the request was in an unknown format - accepted media types include: {accepted}");
         Self::new(415, "UnsupportedMediaType", message)
     }
 
     pub(crate) fn invalid(about: About<'_>, name: &str, causes: Vec<Cause>) -> Self {
-        let lines = causes.iter().map(|cause| format!("{}: {}", cause.field, cause.message)).collect::<Vec<_>>();
+        let mut lines = Vec::new();
+        for line in causes.iter().map(|cause| format!("{}: {}", cause.field, cause.message)) {
+            // What is found twice is said once here, though it is listed twice below.
+            if !lines.contains(&line) {
+                lines.push(line);
+            }
+        }
         let text = match lines.as_slice() {
             [one] => one.clone(),
             many => format!("[{}]", many.join(", ")),

@@ -120,13 +120,11 @@ const UNOWNED: [&[&str]; 12] = [
     &["f:metadata", "f:deletionGracePeriodSeconds"],
 ];
 
-fn strip(set: &mut Set, reset: &[&str]) {
+fn strip(set: &mut Set, reset: &[&[&str]]) {
     for path in UNOWNED {
         set.cut(path);
     }
-    for field in reset {
-        set.cut(&[field]);
-    }
+    strip_reset(set, reset);
 }
 
 impl Managers {
@@ -193,8 +191,11 @@ impl Managers {
     }
 
     /// Records a write that was not an apply: what changed now belongs to its manager and to nobody else.
-    pub(crate) fn update(&mut self, live: &Value, new: &Value, ty: Type<'_>, by: By<'_>, reset: &[&str]) {
-        let comparison = compare(live, new, ty);
+    pub(crate) fn update(&mut self, live: &Value, new: &Value, ty: Type<'_>, by: By<'_>, reset: &[&[&str]]) {
+        let mut comparison = compare(live, new, ty);
+        strip_reset(&mut comparison.added, reset);
+        strip_reset(&mut comparison.modified, reset);
+        strip_reset(&mut comparison.removed, reset);
         if !comparison.is_empty() {
             let mut taken = comparison.modified.union(&comparison.added);
             strip(&mut taken, reset);
@@ -251,7 +252,7 @@ impl Managers {
         ty: Type<'_>,
         by: By<'_>,
         force: bool,
-        reset: &[&str],
+        reset: &[&[&str]],
     ) -> Result<Value, ApplyError> {
         typed::check(config, ty).map_err(ApplyError::Typed)?;
         let merged = typed::merge(live, config, ty);
@@ -264,11 +265,9 @@ impl Managers {
         let new = if last.is_empty() { merged } else { self.prune(&merged, &last, ty) };
 
         let mut comparison = compare(live, &new, ty);
-        for field in reset {
-            comparison.added.cut(&[field]);
-            comparison.modified.cut(&[field]);
-            comparison.removed.cut(&[field]);
-        }
+        strip_reset(&mut comparison.added, reset);
+        strip_reset(&mut comparison.modified, reset);
+        strip_reset(&mut comparison.removed, reset);
         let changed = comparison.modified.union(&comparison.added);
         let mut conflicts = Vec::new();
         for (id, owned) in self.entries.iter_mut().filter(|(id, _)| **id != me) {
@@ -325,9 +324,9 @@ impl Managers {
     }
 }
 
-fn strip_reset(set: &mut Set, reset: &[&str]) {
-    for field in reset {
-        set.cut(&[field]);
+fn strip_reset(set: &mut Set, reset: &[&[&str]]) {
+    for path in reset {
+        set.cut(path);
     }
 }
 

@@ -327,7 +327,7 @@ fn reset_fields_are_not_owned_and_do_not_conflict() {
     let mut live = Live::of(DEPLOYMENT);
     live.update("controller", json!({"status": {"replicas": 1}}));
     let config = json!({"spec": {"replicas": 1}, "status": {"replicas": 5}});
-    live.managers.apply(&live.object.clone(), &config, live.ty(), Live::by("m"), false, &["f:status"]).unwrap();
+    live.managers.apply(&live.object.clone(), &config, live.ty(), Live::by("m"), false, &[&["f:status"]]).unwrap();
     assert_eq!(live.owned("m", "Apply"), json!({"f:spec": {"f:replicas": {}}}));
 }
 

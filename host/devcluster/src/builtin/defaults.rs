@@ -3,12 +3,43 @@
 use base64::Engine;
 use serde_json::{Value, json};
 
-use crate::json::{at, copy, default, int, list, object, remove, set, text};
+use crate::json::{at, default, list, remove, set, text};
+
+/// Parts that objects of a kind always have, as those of the server's own types, and lists that are null there.
+pub(crate) fn parts(
+    group: &str,
+    kind: &str,
+) -> (&'static [&'static [&'static str]], &'static [&'static [&'static str]]) {
+    const TEMPLATE: [&[&str]; 4] =
+        [&["spec"], &["spec", "template"], &["spec", "template", "metadata"], &["spec", "template", "spec"]];
+    const CONTAINERS: &[&[&str]] = &[&["spec", "selector"], &["spec", "template", "spec", "containers"]];
+    match (group, kind) {
+        ("apps", "Deployment") => {
+            const PARTS: [&[&str]; 6] =
+                [TEMPLATE[0], TEMPLATE[1], TEMPLATE[2], TEMPLATE[3], &["spec", "strategy"], &["status"]];
+            (&PARTS, CONTAINERS)
+        }
+        ("apps", "ReplicaSet" | "DaemonSet" | "StatefulSet") => (&TEMPLATE, CONTAINERS),
+        ("batch", "Job") => {
+            const PARTS: [&[&str]; 5] = [TEMPLATE[0], TEMPLATE[1], TEMPLATE[2], TEMPLATE[3], &["status"]];
+            (&PARTS, &[&["spec", "template", "spec", "containers"]])
+        }
+        ("", "Service") => (&[&["spec"], &["status"], &["status", "loadBalancer"]], &[]),
+        ("", "Pod") => (&[], &[&["spec", "containers"]]),
+        _ => (&[], &[]),
+    }
+}
 
 /// Sets the defaults of a built-in object.
 pub(crate) fn apply(group: &str, kind: &str, object: &mut Value) {
+    for part in parts(group, kind).0 {
+        default(object, part, json!({}));
+    }
     match (group, kind) {
-        ("", "Pod") => pod_spec(object, &["spec"]),
+        ("", "Pod") => {
+            pod_spec(object, &["spec"]);
+            requests_from_limits(object);
+        }
         ("", "PodTemplate") => pod_spec(object, &["template", "spec"]),
         ("", "ReplicationController") => {
             default(object, &["spec", "replicas"], json!(1));
@@ -29,7 +60,7 @@ pub(crate) fn apply(group: &str, kind: &str, object: &mut Value) {
             default(object, &["spec", "revisionHistoryLimit"], json!(10));
             pod_spec(object, &["spec", "template", "spec"]);
         }
-        ("batch", "Job") => job(object, &["spec"]),
+        ("batch", "Job") => job(object),
         ("batch", "CronJob") => {
             default(object, &["spec", "concurrencyPolicy"], json!("Allow"));
             default(object, &["spec", "suspend"], json!(false));
@@ -100,32 +131,56 @@ fn stateful_set(object: &mut Value) {
     pod_spec(object, &["spec", "template", "spec"]);
 }
 
-fn job(object: &mut Value, spec: &[&str]) {
-    let path = |key: &'static str| [spec, &[key]].concat();
-    default(object, &path("completionMode"), json!("NonIndexed"));
-    default(object, &path("suspend"), json!(false));
-    default(object, &path("backoffLimit"), json!(6));
-    default(object, &path("parallelism"), json!(1));
-    default(object, &path("podReplacementPolicy"), json!("TerminatingOrFailed"));
-    if at(object, &path("completions")).is_none() && int(object, &path("parallelism")) == Some(1) {
-        default(object, &path("completions"), json!(1));
+fn job(object: &mut Value) {
+    let given = |object: &Value, field: &str| at(object, &["spec", field]).is_some_and(|it| !it.is_null());
+    if !given(object, "completions") && !given(object, "parallelism") {
+        set(object, &["spec", "completions"], json!(1));
     }
-    pod_spec(object, &[spec, &["template", "spec"]].concat());
-    // The selector and the labels of the Pods come from the uid, which is known only when the object is created.
-    let uid = text(object, &["metadata", "uid"]).to_owned();
-    let name = text(object, &["metadata", "name"]).to_owned();
-    let manual = at(object, &path("manualSelector")) == Some(&Value::Bool(true));
-    if !uid.is_empty() && !manual {
-        let labels = [spec, &["template", "metadata", "labels"]].concat();
-        for (key, value) in [
-            ("batch.kubernetes.io/controller-uid", &uid),
-            ("batch.kubernetes.io/job-name", &name),
-            ("controller-uid", &uid),
-            ("job-name", &name),
-        ] {
-            default(object, &[labels.as_slice(), &[key]].concat(), json!(value));
+    default(object, &["spec", "parallelism"], json!(1));
+    let limit = if given(object, "backoffLimitPerIndex") { i32::MAX } else { 6 };
+    default(object, &["spec", "backoffLimit"], json!(limit));
+    let labels = at(object, &["spec", "template", "metadata", "labels"]).cloned();
+    let unlabelled =
+        at(object, &["metadata", "labels"]).and_then(Value::as_object).is_none_or(serde_json::Map::is_empty);
+    if let (Some(labels), true) = (labels, unlabelled) {
+        set(object, &["metadata", "labels"], labels);
+    }
+    default(object, &["spec", "completionMode"], json!("NonIndexed"));
+    default(object, &["spec", "suspend"], json!(false));
+    default(object, &["spec", "manualSelector"], json!(false));
+    let replace = if given(object, "podFailurePolicy") { "Failed" } else { "TerminatingOrFailed" };
+    default(object, &["spec", "podReplacementPolicy"], json!(replace));
+    pod_spec(object, &["spec", "template", "spec"]);
+}
+
+/// The selector of a new Job and the labels of its Pods, which come from its uid.
+pub(crate) fn generate_selector(job: &mut Value) {
+    if at(job, &["spec", "manualSelector"]) == Some(&Value::Bool(true)) {
+        return;
+    }
+    let uid = text(job, &["metadata", "uid"]).to_owned();
+    let name = text(job, &["metadata", "name"]).to_owned();
+    for (key, value) in [
+        ("batch.kubernetes.io/controller-uid", &uid),
+        ("batch.kubernetes.io/job-name", &name),
+        ("controller-uid", &uid),
+        ("job-name", &name),
+    ] {
+        default(job, &["spec", "template", "metadata", "labels", key], json!(value));
+    }
+    default(job, &["spec", "selector", "matchLabels", "batch.kubernetes.io/controller-uid"], json!(uid));
+}
+
+/// Of a Pod itself, though not of a template, the limits are what it asks for when it asks for nothing.
+fn requests_from_limits(pod: &mut Value) {
+    for group in ["containers", "initContainers"] {
+        let containers = pod.get_mut("spec").and_then(|spec| spec.get_mut(group)).and_then(Value::as_array_mut);
+        for container in containers.into_iter().flatten() {
+            let limits = at(container, &["resources", "limits"]).and_then(Value::as_object).cloned();
+            for (key, value) in limits.into_iter().flatten() {
+                default(container, &["resources", "requests", &key], value);
+            }
         }
-        default(object, &path("selector"), json!({"matchLabels": {"batch.kubernetes.io/controller-uid": uid}}));
     }
 }
 
@@ -206,39 +261,44 @@ fn container_defaults(container: &mut Value) {
             default(container, &[probe, "httpGet", "scheme"], json!("HTTP"));
         }
     }
-    let (limits, mut requests) = (at(container, &["resources", "limits"]).cloned(), json!({}));
-    for (key, value) in limits.as_ref().and_then(Value::as_object).into_iter().flatten() {
-        if at(container, &["resources", "requests", key]).is_none() {
-            set(&mut requests, &[key], value.clone());
-        }
-    }
-    for (key, value) in object(&mut requests).clone() {
-        set(container, &["resources", "requests", &key], value);
-    }
 }
 
 fn service(object: &mut Value) {
     default(object, &["spec", "type"], json!("ClusterIP"));
     default(object, &["spec", "sessionAffinity"], json!("None"));
+    match text(object, &["spec", "sessionAffinity"]) {
+        "None" => {
+            remove(object, &["spec", "sessionAffinityConfig"]);
+        }
+        "ClientIP" => {
+            default(object, &["spec", "sessionAffinityConfig", "clientIP", "timeoutSeconds"], json!(10800));
+        }
+        _ => {}
+    }
     let kind = text(object, &["spec", "type"]).to_owned();
     let ports = object.get_mut("spec").and_then(|spec| spec.get_mut("ports"));
     for port in ports.and_then(Value::as_array_mut).into_iter().flatten() {
         default(port, &["protocol"], json!("TCP"));
-        let number = port.get("port").cloned();
-        if let (Some(number), true) = (number, kind != "ExternalName") {
-            default(port, &["targetPort"], number);
+        if at(port, &["targetPort"]).is_none_or(|target| matches!(target.as_str(), Some("")) || target == 0) {
+            let number = port.get("port").cloned().unwrap_or(json!(0));
+            set(port, &["targetPort"], number);
         }
     }
     if kind != "ExternalName" {
         default(object, &["spec", "internalTrafficPolicy"], json!("Cluster"));
-        default(object, &["spec", "ipFamilies"], json!(["IPv4"]));
-        default(object, &["spec", "ipFamilyPolicy"], json!("SingleStack"));
     }
-    if kind == "LoadBalancer" || kind == "NodePort" {
+    if super::validation::externally_reachable(object) {
         default(object, &["spec", "externalTrafficPolicy"], json!("Cluster"));
     }
     if kind == "LoadBalancer" {
         default(object, &["spec", "allocateLoadBalancerNodePorts"], json!(true));
+        let status = object.get_mut("status").and_then(|status| status.get_mut("loadBalancer"));
+        let ingress = status.and_then(|balancer| balancer.get_mut("ingress")).and_then(Value::as_array_mut);
+        for entry in ingress.into_iter().flatten() {
+            if !text(entry, &["ip"]).is_empty() {
+                default(entry, &["ipMode"], json!("VIP"));
+            }
+        }
     }
 }
 
@@ -284,32 +344,6 @@ fn webhooks(object: &mut Value) {
         let rules = hook.get_mut("rules").and_then(Value::as_array_mut);
         for rule in rules.into_iter().flatten() {
             default(rule, &["scope"], json!("*"));
-        }
-    }
-}
-
-/// Fields that the server gave to a Service and that an update may leave out.
-pub(super) fn keep_allocated(old: &Value, new: &mut Value) {
-    let external = |service: &Value| text(service, &["spec", "type"]) == "ExternalName";
-    if external(new) || external(old) {
-        return;
-    }
-    for field in ["clusterIP", "clusterIPs"] {
-        if at(new, &["spec", field]).is_none() {
-            copy(old, new, &["spec", field]);
-        }
-    }
-    let old_ports = list(old, &["spec", "ports"]).to_vec();
-    if !matches!(text(new, &["spec", "type"]), "NodePort" | "LoadBalancer") {
-        return;
-    }
-    let ports = new.get_mut("spec").and_then(|spec| spec.get_mut("ports")).and_then(Value::as_array_mut);
-    for port in ports.into_iter().flatten() {
-        let before = old_ports
-            .iter()
-            .find(|old| old.get("port") == port.get("port") && old.get("protocol") == port.get("protocol"));
-        if let Some(number) = before.and_then(|old| old.get("nodePort")) {
-            default(port, &["nodePort"], number.clone());
         }
     }
 }

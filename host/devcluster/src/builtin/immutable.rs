@@ -4,24 +4,21 @@
 
 use serde_json::{Value, json};
 
-use super::defaults::keep_allocated;
+use super::quantity;
 use crate::{
-    json::{at, copy, list, remove, same, set, text},
+    json::{at, copy, list, remove, same, text},
     status::Cause,
 };
 
-/// Checks an update against the old object, and fills what an update may leave out.
-pub(crate) fn immutable(group: &str, kind: &str, old: &Value, new: &mut Value) -> Vec<Cause> {
+/// Checks an update against the old object.
+pub(super) fn immutable(group: &str, kind: &str, old: &Value, new: &Value) -> Vec<Cause> {
     let mut check = Check { old, causes: Vec::new() };
     match (group, kind) {
         ("apps", "Deployment" | "ReplicaSet" | "DaemonSet") => check.fixed(new, &["spec", "selector"]),
         ("apps", "StatefulSet") => check.stateful_set(new),
         ("apps", "ControllerRevision") => check.fixed(new, &["data"]),
         ("batch", "Job") => check.job(new),
-        ("", "Service") => {
-            keep_allocated(old, new);
-            check.service(new);
-        }
+        ("", "Service") => check.service(new),
         ("", "ConfigMap" | "Secret") => {
             if kind == "Secret" {
                 check.fixed(new, &["type"]);
@@ -56,9 +53,6 @@ pub(crate) fn immutable(group: &str, kind: &str, old: &Value, new: &mut Value) -
                 check.fixed(new, &["spec", "names", "kind"]);
             }
             check.causes.extend(crate::crd::stored_versions(new));
-        }
-        ("", "Namespace") if at(new, &["spec", "finalizers"]).is_none() => {
-            set(new, &["spec"], at(old, &["spec"]).cloned().unwrap_or_else(|| json!({})));
         }
         _ => {}
     }
@@ -206,7 +200,7 @@ impl Check<'_> {
         let why =
             "spec is immutable after creation except resources.requests and volumeAttributesClassName for bound claims";
         self.only(new, &mutable, why);
-        let size = |object: &Value, path: &[&str]| at(object, path).and_then(Value::as_str).and_then(quantity);
+        let size = |object: &Value, path: &[&str]| at(object, path).and_then(Value::as_str).and_then(quantity::nanos);
         let asked = size(new, &["spec", "resources", "requests", "storage"]);
         let has = size(old, &["status", "capacity", "storage"]);
         if before == self.causes.len()
@@ -270,26 +264,4 @@ impl Check<'_> {
             self.causes.push(Cause::forbidden("spec", why));
         }
     }
-}
-
-/// A quantity such as `10Gi` as a number; good enough to compare sizes.
-fn quantity(text: &str) -> Option<f64> {
-    const UNITS: [(&str, f64); 13] = [
-        ("Ki", 1024.0),
-        ("Mi", 1_048_576.0),
-        ("Gi", 1_073_741_824.0),
-        ("Ti", 1_099_511_627_776.0),
-        ("Pi", 1_125_899_906_842_624.0),
-        ("Ei", 1_152_921_504_606_846_976.0),
-        ("m", 0.001),
-        ("k", 1e3),
-        ("M", 1e6),
-        ("G", 1e9),
-        ("T", 1e12),
-        ("P", 1e15),
-        ("E", 1e18),
-    ];
-    let unit = UNITS.iter().find_map(|(unit, factor)| Some((text.strip_suffix(unit)?, *factor)));
-    let (number, factor) = unit.unwrap_or((text, 1.0));
-    number.parse::<f64>().ok().filter(|n| n.is_finite()).map(|n| n * factor)
 }

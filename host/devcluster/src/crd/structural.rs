@@ -184,11 +184,14 @@ pub(crate) fn validate(value: &Value, schema: &Value, path: &str, causes: &mut V
     if causes.len() >= CAUSES_MAX {
         return;
     }
-    let invalid = |why: String| Cause::invalid(path, value, &format!("{path} in body {why}"));
+    // The type stands where the value would.
+    let mistyped = |expected: &str, found: &str| Cause {
+        reason: "FieldValueTypeInvalid",
+        ..Cause::invalid(path, &json!(found), &format!("{path} in body must be of type {expected}: \"{found}\""))
+    };
     if value.is_null() {
         if !flag(schema, "nullable") && !json::text(schema, &["type"]).is_empty() {
-            let expected = json::text(schema, &["type"]);
-            causes.push(invalid(format!("must be of type {expected}: \"null\"")));
+            causes.push(mistyped(json::text(schema, &["type"]), "null"));
         }
         return;
     }
@@ -197,11 +200,11 @@ pub(crate) fn validate(value: &Value, schema: &Value, path: &str, causes: &mut V
     let found = type_name(value);
     if int_or_string {
         if !matches!(found, "integer" | "string") {
-            causes.push(invalid(format!("must be of type integer or string: \"{found}\"")));
+            causes.push(mistyped("integer,string", found));
             return;
         }
     } else if !(expected.is_empty() || expected == found || (expected == "number" && found == "integer")) {
-        causes.push(invalid(format!("must be of type {expected}: \"{found}\"")));
+        causes.push(mistyped(expected, found));
         return;
     }
     if let Some(allowed) = schema.get("enum").and_then(Value::as_array)
@@ -219,6 +222,23 @@ pub(crate) fn validate(value: &Value, schema: &Value, path: &str, causes: &mut V
     combinations(value, schema, path, causes);
 }
 
+fn too_many(path: &str, count: u64, max: u64) -> Cause {
+    let unit = if max == 1 { "item" } else { "items" };
+    let message = format!("Too many: {count}: must have at most {max} {unit}");
+    Cause { reason: "FieldValueTooMany", message, field: path.to_owned() }
+}
+
+/// Whether the schema, or a part of it, has rules in CEL.
+pub(crate) fn has_rules(schema: &Value) -> bool {
+    match schema {
+        Value::Object(map) => {
+            map.get("x-kubernetes-validations").is_some_and(Value::is_array) || map.values().any(has_rules)
+        }
+        Value::Array(items) => items.iter().any(has_rules),
+        _ => false,
+    }
+}
+
 fn validate_map(map: &Map<String, Value>, schema: &Value, path: &str, causes: &mut Vec<Cause>) {
     let join = |key: &str| if path.is_empty() { key.to_owned() } else { format!("{path}.{key}") };
     for name in json::list(schema, &["required"]).iter().filter_map(Value::as_str) {
@@ -229,9 +249,7 @@ fn validate_map(map: &Map<String, Value>, schema: &Value, path: &str, causes: &m
     let bound = |key: &str| schema.get(key).and_then(Value::as_u64);
     let count = map.len() as u64;
     if bound("maxProperties").is_some_and(|max| count > max) {
-        let why =
-            format!("{path} in body should have at most {} properties", bound("maxProperties").unwrap_or_default());
-        causes.push(Cause::invalid(path, &json!(count), &why));
+        causes.push(too_many(path, count, bound("maxProperties").unwrap_or_default()));
     }
     if bound("minProperties").is_some_and(|min| count < min) {
         let why =
@@ -256,7 +274,7 @@ fn validate_list(value: &Value, items: &[Value], schema: &Value, path: &str, cau
     let bound = |key: &str| schema.get(key).and_then(Value::as_u64);
     let count = items.len() as u64;
     if let Some(max) = bound("maxItems").filter(|max| count > *max) {
-        causes.push(invalid(format!("should have at most {max} items")));
+        causes.push(too_many(path, count, max));
     }
     if let Some(min) = bound("minItems").filter(|min| count < *min) {
         causes.push(invalid(format!("should have at least {min} items")));
@@ -295,7 +313,9 @@ fn validate_text(value: &Value, text: &str, schema: &Value, path: &str, causes: 
     let bound = |key: &str| schema.get(key).and_then(Value::as_u64);
     let count = text.chars().count() as u64;
     if let Some(max) = bound("maxLength").filter(|max| count > *max) {
-        causes.push(invalid(format!("should be at most {max} chars long")));
+        let unit = if max == 1 { "byte" } else { "bytes" };
+        let message = format!("Too long: may not be more than {max} {unit}");
+        causes.push(Cause { reason: "FieldValueTooLong", message, field: path.to_owned() });
     }
     if let Some(min) = bound("minLength").filter(|min| count < *min) {
         causes.push(invalid(format!("should be at least {min} chars long")));

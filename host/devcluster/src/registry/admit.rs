@@ -17,6 +17,9 @@ use crate::{
     store::Stored,
 };
 
+/// With one of these, rules in CEL are not looked at.
+const BLOCKING: [&str; 5] =
+    ["FieldValueNotSupported", "FieldValueRequired", "FieldValueTooLong", "FieldValueTooMany", "FieldValueTypeInvalid"];
 const CRD_FINALIZER: &str = "customresourcecleanup.apiextensions.k8s.io";
 
 impl Registry {
@@ -118,6 +121,7 @@ impl Registry {
         match &resource.custom {
             None => {
                 unknown = builtin::normalise(object, resource.root(), &resource.kind)?;
+                check_bytes(resource, object)?;
                 builtin::default(&resource.group, &resource.kind, object);
             }
             Some(custom) => {
@@ -146,14 +150,22 @@ impl Registry {
         }
     }
 
-    pub(super) fn validate(&self, resource: &Resource, name: &str, object: &Value) -> Result<(), ApiError> {
-        let mut causes = builtin::metadata(resource, object);
-        match &resource.custom {
-            None => {
-                causes.extend(builtin::check_required(object, resource.root()));
-                causes.extend(builtin::validate(&resource.group, &resource.kind, object));
-            }
-            Some(custom) => {
+    pub(super) fn validate(
+        &self,
+        resource: &Resource,
+        subresource: &str,
+        name: &str,
+        old: Option<&Value>,
+        object: &Value,
+    ) -> Result<(), ApiError> {
+        let causes = match (&resource.custom, old) {
+            (None, None) => builtin::created(resource, object),
+            (None, Some(old)) => builtin::updated(resource, subresource, old, object),
+            (Some(custom), old) => {
+                let mut causes = match old {
+                    Some(old) => builtin::updated_metadata(resource, old, object),
+                    None => builtin::created_metadata(resource, object),
+                };
                 if let Some(schema) = &custom.schema {
                     // Metadata is checked by its own rules, whatever the schema says of it.
                     let mut bare = object.clone();
@@ -165,9 +177,16 @@ impl Registry {
                         }
                     }
                     structural::validate(&bare, schema, "", &mut causes);
+                    let blocks = |cause: &Cause| BLOCKING.contains(&cause.reason);
+                    if structural::has_rules(schema) && causes.iter().any(blocks) {
+                        let why = "some validation rules were not checked because the object was invalid; correct the \
+                                   existing errors to complete validation";
+                        causes.push(Cause::invalid("<nil>", &Value::Null, why));
+                    }
                 }
+                causes
             }
-        }
+        };
         if causes.is_empty() { Ok(()) } else { Err(ApiError::invalid(resource.about(), name, causes)) }
     }
 
@@ -187,6 +206,27 @@ impl Registry {
             set(definition, &["metadata", "finalizers"], Value::Array(finalizers));
         }
     }
+}
+
+/// Data that is written in base64 must be base64.
+fn check_bytes(resource: &Resource, object: &Value) -> Result<(), ApiError> {
+    let field = match (resource.group.as_str(), resource.kind.as_str()) {
+        ("", "Secret") => "data",
+        ("", "ConfigMap") => "binaryData",
+        _ => return Ok(()),
+    };
+    for (_, value) in object.get(field).and_then(Value::as_object).into_iter().flatten() {
+        let text = value.as_str().unwrap_or_default();
+        if base64::Engine::decode(&base64::engine::general_purpose::STANDARD, text).is_err() {
+            let good = |b: &u8| b.is_ascii_alphanumeric() || matches!(b, b'+' | b'/');
+            let place = text.bytes().position(|b| !good(&b)).unwrap_or(text.len());
+            let (kind, version) = (&resource.kind, &resource.version);
+            return Err(ApiError::bad_request(format!(
+                "{kind} in version {version:?} cannot be handled as a {kind}: illegal base64 data at input byte {place}"
+            )));
+        }
+    }
+    Ok(())
 }
 
 /// The quality-of-service class of a Pod.

@@ -38,6 +38,8 @@ pub(crate) struct DeleteOptions {
     pub(crate) uid: Option<String>,
     pub(crate) resource_version: Option<String>,
     pub(crate) dry_run: bool,
+    /// What holds when neither the request nor the object says anything; the background when absent.
+    pub(crate) fallback: Option<Propagation>,
 }
 
 impl DeleteOptions {
@@ -51,6 +53,7 @@ impl DeleteOptions {
                 .map(str::to_owned),
             dry_run: !list(body, &["dryRun"]).is_empty(),
             propagation: None,
+            fallback: None,
         };
         options.set_propagation(text(body, &["propagationPolicy"]))?;
         match (body.get("orphanDependents").and_then(Value::as_bool), options.propagation) {
@@ -128,7 +131,7 @@ impl Registry {
         }
         let marked = at(old, &["metadata", "deletionTimestamp"]).is_some();
         let mut new = old.clone();
-        set_propagation_finalizers(&mut new, options.propagation, marked);
+        set_propagation_finalizers(&mut new, options, marked);
         let grace = grace_seconds(resource, old, options);
         let current_grace = int(old, &["metadata", "deletionGracePeriodSeconds"]).unwrap_or_default();
         // A second deletion may only shorten the grace.
@@ -185,7 +188,8 @@ fn grace_seconds(resource: &Resource, pod: &Value, options: &DeleteOptions) -> i
     wanted.unwrap_or(30).clamp(0, 7 * 24 * 3600)
 }
 
-fn set_propagation_finalizers(object: &mut Value, wanted: Option<Propagation>, marked: bool) {
+fn set_propagation_finalizers(object: &mut Value, options: &DeleteOptions, marked: bool) {
+    let wanted = options.propagation;
     let mut finalizers = list(object, &["metadata", "finalizers"]).to_vec();
     let has = |name: &str| finalizers.iter().any(|f| f == name);
     let policy = match wanted {
@@ -193,7 +197,7 @@ fn set_propagation_finalizers(object: &mut Value, wanted: Option<Propagation>, m
         // Without a wish, what the object already says holds.
         None if has(ORPHAN) => Propagation::Orphan,
         None if has(FOREGROUND) => Propagation::Foreground,
-        None => Propagation::Background,
+        None => options.fallback.unwrap_or(Propagation::Background),
     };
     if marked && wanted.is_none() {
         return;

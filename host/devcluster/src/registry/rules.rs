@@ -6,7 +6,7 @@ use crate::{
     builtin,
     catalog::Resource,
     json::{at, copy, int, list, remove, same, set},
-    status::{ApiError, Cause},
+    status::ApiError,
 };
 
 /// The bound of etcd on one request (`--max-request-bytes`).
@@ -69,19 +69,24 @@ pub(super) fn has_generation(resource: &Resource) -> bool {
         || resource.is("", "ReplicationController")
 }
 
-/// Top-level fields that an endpoint does not write.
-pub(super) fn reset_fields(resource: &Resource, subresource: &str) -> &'static [&'static str] {
+/// Fields that an endpoint does not write.
+pub(super) fn reset_fields(resource: &Resource, subresource: &str) -> &'static [&'static [&'static str]] {
     match subresource {
-        "status" => &["f:spec", "f:metadata"],
-        "" if resource.has_status() => &["f:status"],
+        "status" if resource.custom.is_some() => &[&["f:spec"], &["f:metadata"]],
+        "status" if keeps_labels(resource) => &[&["f:spec"], &["f:metadata", "f:labels"]],
+        "status" => &[&["f:spec"]],
+        "" if resource.has_status() => &[&["f:status"]],
         _ => &[],
     }
 }
 
+/// Kinds whose labels cannot be changed through their status.
+fn keeps_labels(resource: &Resource) -> bool {
+    resource.is("apps", "Deployment")
+}
+
 pub(super) fn keep_what_the_server_owns(old: &Value, new: &mut Value) {
-    for field in
-        ["uid", "creationTimestamp", "generation", "generateName", "deletionTimestamp", "deletionGracePeriodSeconds"]
-    {
+    for field in ["uid", "creationTimestamp", "generation", "deletionTimestamp", "deletionGracePeriodSeconds"] {
         copy(old, new, &["metadata", field]);
     }
     remove(new, &["metadata", "selfLink"]);
@@ -90,6 +95,12 @@ pub(super) fn keep_what_the_server_owns(old: &Value, new: &mut Value) {
 /// Undoes what this endpoint may not change.
 pub(super) fn restrict_to_endpoint(resource: &Resource, subresource: &str, old: &Value, new: &mut Value) {
     match subresource {
+        "status" if resource.custom.is_none() && built_in_status(resource) => {
+            copy(old, new, &["spec"]);
+            if keeps_labels(resource) {
+                copy(old, new, &["metadata", "labels"]);
+            }
+        }
         "status" => {
             let status = new.get("status").cloned();
             let version = at(new, &["metadata", "resourceVersion"]).cloned();
@@ -117,18 +128,9 @@ pub(super) fn restrict_to_endpoint(resource: &Resource, subresource: &str, old: 
     }
 }
 
-pub(super) fn new_finalizers(old: &Value, new: &Value) -> Vec<Cause> {
-    if at(old, &["metadata", "deletionTimestamp"]).is_none() {
-        return Vec::new();
-    }
-    let before = list(old, &["metadata", "finalizers"]);
-    let added = list(new, &["metadata", "finalizers"]).iter().filter(|f| !before.contains(f)).collect::<Vec<_>>();
-    if added.is_empty() {
-        return Vec::new();
-    }
-    let names = added.iter().map(|f| f.to_string()).collect::<Vec<_>>().join(", ");
-    let why = format!("no new finalizers can be added if the object is being deleted, found new finalizers [{names}]");
-    vec![Cause::forbidden("metadata.finalizers", &why)]
+/// Kinds whose metadata can be changed through their status.
+fn built_in_status(resource: &Resource) -> bool {
+    resource.is("apps", "Deployment") || resource.is("batch", "Job") || resource.is("", "Service")
 }
 
 pub(super) fn bump_generation(resource: &Resource, old: &Value, new: &mut Value) {

@@ -218,7 +218,7 @@ fn the_data_of_secrets_and_services_is_completed() {
     let error = try_create(&registry, "Secret", json!({"metadata": {"name": "t"}, "data": {"p": "not base64!"}}))
         .err()
         .unwrap();
-    assert!(error.code == 422 && !error.message.contains("not base64!"), "{}", error.message);
+    assert!(error.code == 400 && !error.message.contains("not base64!"), "{}", error.message);
     let service = create(&registry, "Service", json!({"metadata": {"name": "s"}, "spec": {"ports": [{"port": 80}]}}));
     assert_eq!(
         (&service["spec"]["ports"][0]["targetPort"], &service["spec"]["type"]),

@@ -10,7 +10,7 @@ use super::{
     convert,
     rules::{
         bump_generation, check_size, creates_on_update, has_generation, is_finished, keep_what_the_server_owns,
-        new_finalizers, reset_fields, restrict_to_endpoint,
+        reset_fields, restrict_to_endpoint,
     },
 };
 use crate::{
@@ -105,16 +105,8 @@ impl Registry {
         options: Options<'_>,
     ) -> Result<Outcome, ApiError> {
         self.identify(resource, namespace, None, &mut object)?;
-        if !text(&object, &["metadata", "resourceVersion"]).is_empty() {
-            let message = "resourceVersion should not be set on objects to be created";
-            return Err(ApiError::new(500, "InternalError", message));
-        }
-        if text(&object, &["metadata", "name"]).is_empty() {
-            let base = text(&object, &["metadata", "generateName"]);
-            if base.is_empty() {
-                let cause = Cause::required("metadata.name", "name or generateName is required");
-                return Err(ApiError::invalid(resource.about(), "", vec![cause]));
-            }
+        let base = text(&object, &["metadata", "generateName"]);
+        if text(&object, &["metadata", "name"]).is_empty() && !base.is_empty() {
             let base = base.chars().take(58).collect::<String>();
             let free = |name: &String| self.store.get(&resource.table, namespace, name).is_none();
             let mut names = (0..8).map(|_| format!("{base}{}", random_suffix()));
@@ -137,6 +129,7 @@ impl Registry {
         self.admit_creation(resource, namespace, &name)?;
         let by_apply = applied.is_some();
         let mut managers = applied.unwrap_or_else(|| Managers::of(&object));
+        let versioned = !text(&object, &["metadata", "resourceVersion"]).is_empty();
         for field in ["deletionTimestamp", "deletionGracePeriodSeconds", "selfLink", "managedFields", "generation"] {
             remove(&mut object, &["metadata", field]);
         }
@@ -148,11 +141,18 @@ impl Registry {
         if resource.has_status() {
             remove(&mut object, &["status"]);
         }
-        let warnings = self.decode(resource, &mut object, options)?;
+        let mut warnings = self.decode(resource, &mut object, options)?;
+        warnings.extend(builtin::metadata_warnings(resource, None, &object));
         // What the server adds from here on is nobody's.
         let mut shown = object.clone();
         if resource.is("", "Service") {
-            self.allocate_service(&mut object);
+            let causes = self.allocate_service(None, &mut object);
+            if !causes.is_empty() {
+                return Err(ApiError::invalid(resource.about(), &name, causes));
+            }
+        }
+        if resource.is("batch", "Job") {
+            builtin::generate_selector(&mut object);
         }
         if resource.is("", "PersistentVolumeClaim") && at(&object, &["spec", "storageClassName"]).is_none() {
             self.choose_storage_class(&mut object);
@@ -172,7 +172,7 @@ impl Registry {
         if resource.is("apiextensions.k8s.io", "CustomResourceDefinition") {
             self.prepare_definition(&mut object);
         }
-        self.validate(resource, &name, &object)?;
+        self.validate(resource, "", &name, None, &object)?;
         if !by_apply {
             let now = json::now();
             let api_version = resource.api_version();
@@ -185,8 +185,11 @@ impl Registry {
                         set(&mut nothing, &[field], json!({}));
                     }
                 }
+                let (parts, nulls) = builtin::parts(&resource.group, &resource.kind);
+                parts.iter().for_each(|part| json::default(&mut nothing, part, json!({})));
+                nulls.iter().for_each(|null| set(&mut nothing, null, Value::Null));
             }
-            let reset: &[&str] = if resource.has_status() { &["f:status"] } else { &[] };
+            let reset: &[&[&str]] = if resource.has_status() { &[&["f:status"]] } else { &[] };
             if resource.has_status() {
                 remove(&mut shown, &["status"]);
             }
@@ -199,6 +202,10 @@ impl Registry {
         if let Some(existing) = self.store.get(&resource.table, namespace, &name) {
             let terminating = at(&existing.value, &["metadata", "deletionTimestamp"]).is_some();
             return Err(ApiError::already_exists(resource.about(), &name, terminating));
+        }
+        if versioned {
+            let message = "resourceVersion should not be set on objects to be created";
+            return Err(ApiError::new(500, "", message));
         }
         if options.dry_run {
             let object = Arc::new(Stored::unwritten(object));
@@ -266,7 +273,8 @@ impl Registry {
         }
         remove(&mut config, &["metadata", "resourceVersion"]);
         let mut managers = Managers::default();
-        let object = self.applied(resource, &json!({}), &config, &mut managers, "", force, options)?;
+        let mut object = self.applied(resource, &json!({}), &config, &mut managers, "", force, options)?;
+        self.identify(resource, namespace, Some(name), &mut object)?;
         self.insert(resource, namespace, object, Some(managers), options)
     }
 
@@ -278,7 +286,12 @@ impl Registry {
         config: &Value,
     ) -> Result<Value, ApiError> {
         let mut config = config.clone();
+        let placed = at(&config, &["metadata", "namespace"]).is_some();
         self.identify(resource, namespace, Some(name), &mut config)?;
+        if !placed {
+            // What the address says is no part of what is applied.
+            remove(&mut config, &["metadata", "namespace"]);
+        }
         if at(&config, &["metadata", "managedFields"]).is_some_and(|m| !m.is_null()) {
             return Err(ApiError::bad_request("metadata.managedFields must be nil"));
         }
@@ -400,32 +413,31 @@ impl Registry {
                 None => {}
             }
         }
-        keep_what_the_server_owns(&old, &mut new);
-        restrict_to_endpoint(resource, subresource, &old, &mut new);
-        let warnings = self.decode(resource, &mut new, options)?;
-        let mut causes = Vec::new();
-        if resource.custom.is_none() && subresource.is_empty() {
-            causes = builtin::immutable(&resource.group, &resource.kind, &old, &mut new);
-            if resource.is("", "Service") {
-                self.allocate_service(&mut new);
-            }
-        }
-        if resource.is("apiextensions.k8s.io", "CustomResourceDefinition") {
-            self.prepare_definition(&mut new);
-        }
-        causes.extend(new_finalizers(&old, &new));
-        if !causes.is_empty() {
-            return Err(ApiError::invalid(resource.about(), &name, causes));
-        }
-        self.validate(resource, &name, &new)?;
-        bump_generation(resource, &old, &mut new);
-
+        let mut warnings = self.decode(resource, &mut new, options)?;
+        // Who owns what is settled by what the client asks for, before the server adds to it and takes from it.
         if !applied {
             let now = json::now();
             let api_version = resource.api_version();
             let by = By { manager: options.manager, api_version: &api_version, subresource, now: &now };
             managers.update(&old, &new, resource.root(), by, reset_fields(resource, subresource));
         }
+        keep_what_the_server_owns(&old, &mut new);
+        if resource.is("", "Service") && subresource.is_empty() {
+            let causes = self.allocate_service(Some(&old), &mut new);
+            if !causes.is_empty() {
+                return Err(ApiError::invalid(resource.about(), &name, causes));
+            }
+        }
+        restrict_to_endpoint(resource, subresource, &old, &mut new);
+        if resource.is("", "Service") && subresource.is_empty() {
+            builtin::drop_dependent(&old, &mut new);
+        }
+        if resource.is("apiextensions.k8s.io", "CustomResourceDefinition") {
+            self.prepare_definition(&mut new);
+        }
+        self.validate(resource, subresource, &name, Some(&old), &new)?;
+        warnings.extend(builtin::metadata_warnings(resource, Some(&old), &new));
+        bump_generation(resource, &old, &mut new);
         let same_owners = managers.same_sets(&before);
         // The version that the client sent is no change.
         copy(&old, &mut new, &["metadata", "resourceVersion"]);

@@ -8,7 +8,7 @@ use super::{Call, PROTOBUF, body, journal::PatchKind, json_response, list_bytes,
 use crate::{
     catalog::Resource,
     json::{self, text},
-    registry::{DeleteOptions, Edit, Outcome},
+    registry::{DeleteOptions, Edit, Outcome, Propagation},
     status::{self, ApiError},
 };
 
@@ -141,13 +141,13 @@ impl Call {
             "application/merge-patch+json" => Edit::Merge(decode()?),
             "application/strategic-merge-patch+json" if resource.custom.is_none() => Edit::Strategic(decode()?),
             "application/apply-patch+yaml" => Edit::Apply { config: decode()?, force },
-            other => {
+            _ => {
                 let mut accepted = "application/json-patch+json, application/merge-patch+json, ".to_owned();
                 if resource.custom.is_none() {
                     accepted.push_str("application/strategic-merge-patch+json, ");
                 }
                 accepted.push_str("application/apply-patch+yaml");
-                return Err(ApiError::unsupported_media_type(other, &accepted));
+                return Err(ApiError::unsupported_media_type(&accepted));
             }
         };
         let applying = matches!(edit, Edit::Apply { .. });
@@ -196,7 +196,7 @@ impl Call {
         self.finish(resource, outcome).await
     }
 
-    async fn delete_options(&self, body: Body) -> Result<DeleteOptions, ApiError> {
+    async fn delete_options(&self, resource: &Resource, body: Body) -> Result<DeleteOptions, ApiError> {
         let bytes = self.bytes(body).await?;
         let value = match () {
             () if bytes.iter().all(u8::is_ascii_whitespace) => Value::Null,
@@ -211,6 +211,8 @@ impl Call {
             options.grace_seconds = Some(seconds);
         }
         options.dry_run |= self.dry_run()?;
+        // As in the first version of the kind: clients that want its Pods gone say so.
+        options.fallback = resource.is("batch", "Job").then_some(Propagation::Orphan);
         self.note(|request| {
             request.dry_run = options.dry_run;
             request.propagation = options.propagation;
@@ -224,7 +226,7 @@ impl Call {
         if !resource.has_verb("delete") || !target.subresource.is_empty() {
             return Err(ApiError::method_not_allowed());
         }
-        let options = self.delete_options(body).await?;
+        let options = self.delete_options(resource, body).await?;
         let namespace = target.namespace.as_deref().unwrap_or_default();
         let name = target.name.as_deref().unwrap_or_default();
         let outcome = self.registry().delete(resource, namespace, name, &options)?;
@@ -250,7 +252,7 @@ impl Call {
             return Err(ApiError::method_not_allowed());
         }
         let selector = self.selector(resource)?;
-        let options = self.delete_options(body).await?;
+        let options = self.delete_options(resource, body).await?;
         let (objects, _) = self.registry().store.list(&resource.table, target.namespace.as_deref());
         let mut deleted = Vec::new();
         for stored in objects {
