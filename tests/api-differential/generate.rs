@@ -35,6 +35,7 @@ impl Episode {
         }
         let kind = pick(&self.rng, &self.kinds);
         let known = side.names(kind.resource);
+        let drawn = side.has_drawn(kind.resource);
         let rng = &self.rng;
         let name = match known.is_empty() || rng.usize(0..100) < 25 {
             true => pick(rng, &NAMES).to_owned(),
@@ -49,7 +50,7 @@ impl Episode {
             0..=12 => self.create(kind, &name, &collection),
             13..=33 => self.apply(kind, &name, &object),
             34..=36 => Request::get(object),
-            37..=39 => self.list(&collection, &key),
+            37..=39 => self.list(&collection, &key, drawn),
             40..=50 => self.put(kind, &name, &object, &key),
             51..=60 => self.merge(kind, &name, &object, &key),
             61..=67 => self.json_patch(kind, &object),
@@ -57,7 +58,7 @@ impl Episode {
             76..=85 => self.subresource(kind, &name, &object, &key),
             86..=93 => self.delete(&object, &key),
             94 => self.delete_collection(&collection),
-            95..=96 => self.list(&collection, &key),
+            95..=96 => self.list(&collection, &key, drawn),
             97 => self.release(&object),
             _ => Request::get(object),
         }
@@ -169,7 +170,7 @@ impl Episode {
     fn nulls(&mut self, value: &mut Value) {
         if let Value::Object(map) = value {
             for (key, value) in map.iter_mut() {
-                if self.rng.usize(0..100) < 6 && !matches!(key.as_str(), "metadata" | "spec") {
+                if self.rng.usize(0..100) < 6 && !matches!(key.as_str(), "metadata" | "spec" | "apiVersion" | "kind") {
                     *value = Value::Null;
                 } else {
                     self.nulls(value);
@@ -209,7 +210,7 @@ impl Episode {
                 Some("-") if path.contains("finalizers") => json!("example.com/c"),
                 Some("labels" | "annotations" | "data") => json!({"app": "a"}),
                 Some("ports" | "0" | "-" | "1") if path.contains("ports") => json!({"name": "more", "port": 99}),
-                Some("env" | "0") if path.contains("env") => json!({"name": "A", "value": "z"}),
+                Some("env" | "0") if path.contains("env") => json!({"name": "Z", "value": "z"}),
                 Some("1") => json!({"name": "third", "image": "nginx"}),
                 Some("0" | "-") if path.contains("parts") => json!({"name": "top"}),
                 Some("replicas" | "parallelism" | "size") => json!(rng.i32(0..12)),
@@ -249,6 +250,8 @@ impl Episode {
         }
         if self.rng.chance(8) {
             body["metadata"]["$deleteFromPrimitiveList/finalizers"] = json!(["example.com/a"]);
+            // With both, what is left depends on the order of a Go map.
+            body["metadata"].as_object_mut().unwrap().remove("finalizers");
         }
         let manager = self.manager();
         let kind = "application/strategic-merge-patch+json";
@@ -303,7 +306,7 @@ impl Episode {
         }
     }
 
-    fn list(&mut self, collection: &str, key: &str) -> Request {
+    fn list(&mut self, collection: &str, key: &str, drawn: bool) -> Request {
         let query = match self.rng.usize(0..14) {
             0 => "labelSelector=app%3Da",
             1 => "labelSelector=app+in+%28a%2Cb%29%2C%21tier",
@@ -313,7 +316,8 @@ impl Episode {
             5 => "fieldSelector=metadata.name%3Done",
             6 => "fieldSelector=metadata.name%21%3Done",
             7 => "fieldSelector=spec.nothing%3D1",
-            8 => "limit=1",
+            // Every namespace has a ConfigMap that our controllers make, and what has a drawn name may stand anywhere.
+            8 if !collection.ends_with("configmaps") && !drawn => "limit=1",
             9 => "continue=nonsense",
             10 => "resourceVersion=0",
             11 => "resourceVersion=nonsense",
@@ -337,8 +341,18 @@ impl Episode {
             5 => query.push("propagationPolicy=Sideways".to_owned()),
             _ => {}
         }
-        if self.rng.chance(8) {
+        // Where there is a body, the address is not asked.
+        let dry = self.rng.chance(8) && body.is_null();
+        if dry {
             query.push("dryRun=All".to_owned());
+        }
+        if object.contains("/jobs/") && !dry {
+            // Without a word the Pods of a Job stay, and then something has to let go of it, which runs on one side only.
+            query.retain(|it| !it.starts_with("propagationPolicy"));
+            match body.is_null() {
+                true => query.push("propagationPolicy=Background".to_owned()),
+                false => body["propagationPolicy"] = json!("Background"),
+            }
         }
         let query = if query.is_empty() { String::new() } else { format!("?{}", query.join("&")) };
         Request { method: "DELETE", path: format!("{object}{query}"), kind: JSON, body }
@@ -346,7 +360,11 @@ impl Episode {
 
     fn delete_collection(&mut self, collection: &str) -> Request {
         let query = pick(&self.rng, &["?labelSelector=app%3Da", "", "?fieldSelector=metadata.name%3Done"]);
-        Request { method: "DELETE", path: format!("{collection}{query}"), kind: JSON, body: Value::Null }
+        let mut path = format!("{collection}{query}");
+        if collection.ends_with("/jobs") {
+            path += if query.is_empty() { "?propagationPolicy=Background" } else { "&propagationPolicy=Background" };
+        }
+        Request { method: "DELETE", path, kind: JSON, body: Value::Null }
     }
 
     /// Takes what holds an object that is being deleted.

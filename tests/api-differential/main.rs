@@ -1,6 +1,6 @@
 //! Asks the development cluster and a real API server the same random questions, and compares every answer.
 //!
-//! `tests/api-differential/run [--requests N] [--seed N] [--episode N]`. An episode is a namespace of its own in which some
+//! `tests/api-differential/run [--requests N] [--seed N] [--episode N] [--trace]`. An episode is a namespace of its own in which some
 //! sixty requests follow each other: what they do is drawn from the seed. It ends at the first difference that leaves the two
 //! servers with different objects, since what comes after one says nothing. What a server draws by itself (uids, versions, times, addresses) is replaced by what it
 //! is the first, second, … of, so that two answers are equal if they mean the same.
@@ -28,11 +28,52 @@ const LENGTH: usize = 60;
 /// After so many differences the rest would say little.
 const DIFFERENCES: u64 = 150;
 
+/// Bytes of a text that are shown before and after what differs.
+const AROUND: usize = 40;
+
 /// Whether a difference is one that is meant.
 type Meant = fn(&side::Request, &Answer, &Answer) -> bool;
 
 /// Differences that are meant, and why.
-const EXPLAINED: &[(&str, Meant)] = &[];
+const EXPLAINED: &[(&str, Meant)] = &[
+    (
+        "the real server stops at the first undeclared field that it meets, and meets fields in no order",
+        |_, ours, theirs| {
+            [ours, theirs].iter().all(|it| message(it).starts_with("failed to create typed patch object"))
+        },
+    ),
+    ("what Go's decoder says of a value of the wrong type names types of Go", |_, ours, theirs| {
+        ours.code == theirs.code
+            && [ours, theirs].iter().all(|it| {
+                let text = it.body.to_string();
+                ["cannot unmarshal", "unable to decode", "cannot convert"].iter().any(|word| text.contains(word))
+            })
+    }),
+    ("a Service is made through its status, and so never gets what a Service gets", |request, ours, theirs| {
+        request.path.contains("/services/")
+            && request.path.contains("/status")
+            && (ours.code == 201 || theirs.code == 201)
+    }),
+    ("the real server looks for an address before it misses the name", |_, _, theirs| {
+        message(theirs).contains("failed to allocate IP")
+    }),
+    ("the real server now and then writes a scale that changes nothing; when is not known", |request, ours, theirs| {
+        let version = |it: &Answer| {
+            let mut body = it.body.clone();
+            body["metadata"]["resourceVersion"].take();
+            body
+        };
+        request.path.contains("/scale") && ours.code == theirs.code && version(ours) == version(theirs)
+    }),
+    ("an empty map and none are one", |_, ours, theirs| {
+        let without = |it: &Answer| it.body.to_string().replace("Invalid value: {}", "Invalid value: null");
+        ours.code == theirs.code && without(ours) == without(theirs)
+    }),
+];
+
+fn message(answer: &Answer) -> &str {
+    answer.body["message"].as_str().unwrap_or_default()
+}
 
 fn main() -> ExitCode {
     let arguments: Vec<String> = std::env::args().collect();
@@ -41,11 +82,12 @@ fn main() -> ExitCode {
         arguments.get(at + 1)?.parse::<u64>().ok()
     };
     let (requests, seed) = (number("--requests").unwrap_or(5_000), number("--seed").unwrap_or(1));
+    let trace = arguments.iter().any(|it| it == "--trace");
     let runtime = tokio::runtime::Builder::new_multi_thread().enable_all().build().unwrap();
-    runtime.block_on(compare(requests, seed, number("--episode")))
+    runtime.block_on(compare(requests, seed, number("--episode"), trace))
 }
 
-async fn compare(requests: u64, seed: u64, only: Option<u64>) -> ExitCode {
+async fn compare(requests: u64, seed: u64, only: Option<u64>, trace: bool) -> ExitCode {
     let devcluster = DevCluster::start(Config { controllers: false, ..Config::default() }).await.unwrap();
     let plane = match bare::start().await {
         Ok(plane) => plane,
@@ -69,6 +111,10 @@ async fn compare(requests: u64, seed: u64, only: Option<u64>) -> ExitCode {
             let request = scene.next(&sides.1);
             let (ours, theirs) = futures::join!(sides.0.ask(&request), sides.1.ask(&request));
             asked += 1;
+            if trace {
+                println!("{} {} {}\n  ours {} {}", request.method, request.path, request.body, ours.code, ours.body);
+                println!("  theirs {} {}", theirs.code, theirs.body);
+            }
             if ours == theirs {
                 continue;
             }
@@ -80,7 +126,7 @@ async fn compare(requests: u64, seed: u64, only: Option<u64>) -> ExitCode {
                 report(episode, &request, &ours, &theirs);
             }
             // Reads and refusals change nothing.
-            if request.method != "GET" && (ours.code < 400 || theirs.code < 400) {
+            if !trace && request.method != "GET" && (ours.code < 400 || theirs.code < 400) {
                 break;
             }
         }
@@ -109,6 +155,16 @@ fn report(episode: u64, request: &side::Request, ours: &Answer, theirs: &Answer)
     }
 }
 
+/// Where two texts part, with a little of what is before and after.
+fn apart<'a>(a: &'a str, b: &'a str) -> (&'a str, &'a str) {
+    let same = a.bytes().zip(b.bytes()).take_while(|(a, b)| a == b).count();
+    let (rest_a, rest_b) = (&a.as_bytes()[same..], &b.as_bytes()[same..]);
+    let after = rest_a.iter().rev().zip(rest_b.iter().rev()).take_while(|(a, b)| a == b).count();
+    let from = a.floor_char_boundary(same.saturating_sub(AROUND));
+    let to = |text: &str| text.floor_char_boundary((text.len() - after + AROUND).min(text.len()));
+    (&a[from..to(a)], &b[from..to(b)])
+}
+
 /// A line for each place at which two values differ.
 fn differences(place: &str, ours: &Value, theirs: &Value, lines: &mut Vec<String>) {
     match (ours, theirs) {
@@ -125,6 +181,10 @@ fn differences(place: &str, ours: &Value, theirs: &Value, lines: &mut Vec<String
             }
         }
         _ if ours == theirs => {}
+        (Value::String(a), Value::String(b)) if a.len().min(b.len()) > 3 * AROUND => {
+            let (a, b) = apart(a, b);
+            lines.push(format!("{place}: ours …{a}…, theirs …{b}…"));
+        }
         _ => lines.push(format!("{place}: ours {ours}, theirs {theirs}")),
     }
 }

@@ -51,10 +51,17 @@ impl Side {
             .objects
             .keys()
             .filter_map(|key| key.strip_prefix(resource)?.strip_prefix('/'))
+            // What a server has drawn is another name on each side.
+            .filter(|name| !name.starts_with("made-"))
             .map(str::to_owned)
             .collect();
         names.sort();
         names
+    }
+
+    /// Whether an object of the resource has a name that the server has drawn.
+    pub(crate) fn has_drawn(&self, resource: &str) -> bool {
+        self.objects.keys().any(|key| key.starts_with(&format!("{resource}/made-")))
     }
 
     pub(crate) async fn ask(&mut self, request: &Request) -> Answer {
@@ -83,7 +90,9 @@ impl Side {
             self.called(name, "name");
         }
         let warnings = parts.headers.get_all("warning").iter().map(|it| json!(String::from_utf8_lossy(it.as_bytes())));
-        Answer { code: parts.status.as_u16(), warnings: warnings.collect(), body: self.plain(&body, "") }
+        let mut body = self.plain(&body, "");
+        in_order(&mut body);
+        Answer { code: parts.status.as_u16(), warnings: warnings.collect(), body }
     }
 
     /// Removes what the episode has made.
@@ -97,6 +106,7 @@ impl Side {
                 let freed = json!({"metadata": {"finalizers": null}});
                 let kind = "application/merge-patch+json";
                 self.ask(&Request { method: "PATCH", path: path.clone(), kind, body: freed }).await;
+                let path = format!("{path}?propagationPolicy=Background");
                 self.ask(&Request { method: "DELETE", path, kind: "application/json", body: Value::Null }).await;
             }
         }
@@ -170,6 +180,16 @@ impl Side {
                 let list = map.contains_key("items");
                 let mut out = Map::new();
                 for (key, value) in map {
+                    if key == "items" && list {
+                        // Where there are controllers, every namespace has this one.
+                        let own = |item: &&Value| item["metadata"]["name"] != "kube-root-ca.crt";
+                        let items = value.as_array().into_iter().flatten().filter(own);
+                        let mut items = items.map(|item| self.plain(item, "")).collect::<Vec<_>>();
+                        // The order is that of the names, and some names are drawn.
+                        items.sort_by_key(|item| item["metadata"]["name"].to_string());
+                        out.insert(key.clone(), Value::Array(items));
+                        continue;
+                    }
                     let plain = match key.as_str() {
                         // That of a list says how far the server is, in which others write, too.
                         "metadata" if list => {
@@ -206,7 +226,7 @@ impl Side {
         if text.parse::<jiff::Timestamp>().is_ok() {
             return "<time>".to_owned();
         }
-        let mut out = text.to_owned();
+        let mut out = versions(&times(text));
         for uid in uids(text) {
             let name = self.called(&uid, "uid");
             out = out.replace(&uid, &name);
@@ -220,10 +240,69 @@ impl Side {
     }
 }
 
+/// Conflicts are found in the order of a Go map, and so are the faults of a custom object. What is refused as a template
+/// is shown in the form that the server has inside, and a patched object as it was read.
+fn in_order(body: &mut Value) {
+    let invalid = body["reason"] == "Invalid";
+    let custom = body["details"]["group"] == "differential.example.com";
+    let conflict = body["reason"] == "Conflict";
+    let Some(causes) = body["details"]["causes"].as_array_mut().filter(|_| invalid || conflict) else { return };
+    let mut again = false;
+    for cause in causes.iter_mut().filter(|_| invalid) {
+        let field = cause["field"].as_str().unwrap_or_default();
+        let tail = match (field, cause["message"].as_str()) {
+            ("patch", Some(message)) => message.rsplit_once("\": ").map(|(_, tail)| tail.to_owned()),
+            ("spec.template" | "spec.template.spec", Some(message)) => {
+                message.rsplit_once("}: ").map(|(_, tail)| tail.to_owned())
+            }
+            _ => None,
+        };
+        if let Some(tail) = tail {
+            cause["message"] = json!(tail);
+            again = true;
+        }
+    }
+    if (conflict || custom) && causes.len() > 1 {
+        causes.sort_by_key(Value::to_string);
+        again |= custom && invalid;
+    }
+    if again {
+        // The message is the causes once more.
+        let head = body["message"].as_str().and_then(|it| it.split_once(": ")).map(|(head, _)| head.to_owned());
+        body["message"] = json!(head);
+    }
+}
+
 impl Request {
     pub(crate) fn get(path: String) -> Self {
         Self { method: "GET", path, kind: "application/json", body: Value::Null }
     }
+}
+
+/// Times within a text are called so.
+fn times(text: &str) -> String {
+    const FORM: &[u8] = b"0000-00-00T00:00:00Z";
+    let mut out = String::with_capacity(text.len());
+    let mut rest = text;
+    while let Some(next) = rest.chars().next() {
+        let here = rest.as_bytes().get(..FORM.len()).filter(|here| {
+            here.iter().zip(FORM).all(|(byte, form)| if *form == b'0' { byte.is_ascii_digit() } else { byte == form })
+        });
+        let (said, length) =
+            if here.is_some() { ("<time>".to_owned(), FORM.len()) } else { (next.to_string(), next.len_utf8()) };
+        out.push_str(&said);
+        rest = &rest[length..];
+    }
+    out
+}
+
+/// Versions in a refusal are called so.
+fn versions(text: &str) -> String {
+    if !text.contains("ResourceVersion in the precondition") {
+        return text.to_owned();
+    }
+    let parts = text.split('(').map(|part| part.trim_start_matches(|it: char| it.is_ascii_digit()));
+    parts.collect::<Vec<_>>().join("(")
 }
 
 /// What looks like a uid.

@@ -4,7 +4,8 @@
 Input: the `api` folder of the Go module k8s.io/kubernetes (Apache-2.0), version 1.37.2:
 `discovery/aggregated_v2.json` and `openapi-spec/v3/*.json`.
 For the binary form of requests also the struct tags of the Go modules k8s.io/api and k8s.io/apimachinery (0.37.2).
-Output (standard output): one JSON document {"resources": [...], "types": {...}, "wire": {...}}, without descriptions.
+Output (standard output): one JSON document {"resources": [...], "types": {...}, "wire": {...}, "omit": {...}}, without
+descriptions. `omit` has, per type, the fields that are left out when they are zero (no pointers, and `omitempty`).
 `wire` has, per type, the name of each field number; `*` behind a name marks a pointer (its zero value is kept) and `=`
 before it an inlined type.
 
@@ -83,7 +84,7 @@ FIELD = re.compile(r"^\t(?:(\w+)\s+)?(\S+)\s+`json:\"([^\"]*)\".*protobuf:\"\w+,
 
 def wire(api, machinery):
     """Field numbers by type, from the struct tags."""
-    out = {}
+    out, omitted = {}, {}
     packages = {"core.v1": "io.k8s.api.core.v1", "v1": "io.k8s.api.core.v1", "corev1": "io.k8s.api.core.v1",
                 "metav1": "io.k8s.apimachinery.pkg.apis.meta.v1"}
     sources = [(path, "io.k8s.api." + ".".join(path.split(os.sep)[-3:-1])) for path in glob.glob(f"{api}/*/*/types.go")]
@@ -95,16 +96,19 @@ def wire(api, machinery):
                 start = re.match(r"^type (\w+) struct {", line)
                 if start:
                     current = out.setdefault(f"{package}.{start.group(1)}", {})
+                    empty = omitted.setdefault(f"{package}.{start.group(1)}", [])
                 elif line.startswith("}"):
                     current = None
                 elif current is not None and (field := FIELD.match(line)):
                     kind, name, number = field.group(2), field.group(3).split(",")[0], field.group(4)
                     if name:
                         current[number] = name + ("*" if kind.startswith("*") else "")
+                        if ",omitempty" in field.group(3) and not kind.startswith(("*", "[", "map[")):
+                            empty.append(name)
                     else:  # an embedded struct, written `json:""` or `json:",inline"`
                         alias, _, plain = kind.lstrip("*").rpartition(".")
                         current[number] = "=" + (packages[alias] if alias else package) + "." + plain
-    return out
+    return out, omitted
 
 
 def main(folder, api, machinery):
@@ -169,14 +173,16 @@ def main(folder, api, machinery):
         found = set()
         references(wanted[name], found)
         queue.extend(found)
-    numbers = wire(api, machinery)
+    numbers, omitted = wire(api, machinery)
     kept, queue = {}, list(wanted)
     while queue:
         name = queue.pop()
         if name in numbers and name not in kept:
             kept[name] = numbers[name]
             queue.extend(field[1:] for field in numbers[name].values() if field.startswith("="))
-    json.dump({"resources": resources, "types": wanted, "wire": kept}, sys.stdout, separators=(",", ":"), sort_keys=True)
+    omit = {name: sorted(omitted[name]) for name in wanted if omitted.get(name)}
+    document = {"resources": resources, "types": wanted, "wire": kept, "omit": omit}
+    json.dump(document, sys.stdout, separators=(",", ":"), sort_keys=True)
     sys.stdout.write("\n")
 
 

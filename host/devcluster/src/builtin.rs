@@ -8,13 +8,15 @@ mod metadata;
 mod names;
 mod quantity;
 mod validation;
+mod warnings;
 
 use serde_json::Value;
 
 pub(crate) use allocation::{agree_on_addresses, drop_dependent, families, keep_allocated, wants_node_ports};
-pub(crate) use defaults::{apply as default, generate_selector, parts};
+pub(crate) use defaults::{apply as default, generate_selector, label_job, parts};
 pub(crate) use metadata::{created as created_metadata, updated as updated_metadata, warnings as metadata_warnings};
 pub(crate) use validation::{created, data_bytes, updated};
+pub(crate) use warnings::warnings;
 
 use crate::{
     json,
@@ -67,11 +69,18 @@ fn walk(value: &mut Value, ty: Type<'_>, path: &mut String, kind: &str, unknown:
                     |ty| matches!(ty.kind(), Kind::Map { fields, element: Some(_), .. } if fields.is_empty()),
                 );
                 let declared = fields.contains_key(key);
+                // In a map of texts nothing is the empty text.
+                if child.is_null()
+                    && !declared
+                    && ty.child(key).is_some_and(|ty| matches!(ty.kind(), Kind::Scalar(Scalar::Text)))
+                {
+                    *child = Value::String(String::new());
+                }
                 let droppable = match child {
                     Value::Null => declared || element.is_some(),
                     Value::Array(list) => declared && list.is_empty() && !ty.node().required.contains(key),
                     Value::Object(map) => declared && map.is_empty() && empty_map_type,
-                    _ => false,
+                    zero => is_zero(zero) && ty.node().omit.contains(key),
                 };
                 if droppable {
                     dropped.push(key.clone());
@@ -121,6 +130,16 @@ fn walk(value: &mut Value, ty: Type<'_>, path: &mut String, kind: &str, unknown:
             (Scalar::IntOrString, _) => wrong("intstr.IntOrString", path),
             (Scalar::Quantity, _) => wrong("resource.Quantity", path),
         },
+    }
+}
+
+/// Whether a scalar is what Go gives a field that nobody sets.
+fn is_zero(value: &Value) -> bool {
+    match value {
+        Value::Bool(value) => !value,
+        Value::Number(number) => number.as_f64() == Some(0.0),
+        Value::String(text) => text.is_empty(),
+        _ => false,
     }
 }
 

@@ -51,6 +51,26 @@ pub(crate) fn default(value: &mut Value, path: &[&str], new: Value) {
     }
 }
 
+/// A number that was read as a float, as Go writes it: without a point when it is whole.
+pub(crate) fn number(float: f64) -> Value {
+    let whole =
+        (float.fract() == 0.0 && float.abs() < 1e15).then(|| format!("{float:.0}").parse::<i64>().ok()).flatten();
+    match whole {
+        Some(whole) => Value::from(whole),
+        None => serde_json::Number::from_f64(float).map_or(Value::Null, Value::Number),
+    }
+}
+
+/// All whole numbers without a point, as [`number`].
+pub(crate) fn whole_numbers(value: Value) -> Value {
+    match value {
+        Value::Number(given) if given.is_f64() => given.as_f64().map_or(Value::Null, number),
+        Value::Array(items) => items.into_iter().map(whole_numbers).collect(),
+        Value::Object(map) => map.into_iter().map(|(key, value)| (key, whole_numbers(value))).collect(),
+        other => other,
+    }
+}
+
 /// Removes the value at a path and returns it.
 pub(crate) fn remove(value: &mut Value, path: &[&str]) -> Option<Value> {
     let (last, parents) = path.split_last()?;

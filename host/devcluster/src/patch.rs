@@ -36,13 +36,8 @@ pub(crate) fn json(target: &mut Value, body: &[u8]) -> Result<(), ApiError> {
         if operation.path().as_str().matches('/').count() > DEPTH_MAX {
             return Err(too_deep());
         }
-        json_patch::patch(target, &[operation]).map_err(|error| {
-            ApiError::new(
-                422,
-                "Invalid",
-                format!("the server rejected our request due to an error in our request: {error}"),
-            )
-        })?;
+        let operation = leniently(target, operation);
+        json_patch::patch(target, &[operation]).map_err(|_| ApiError::unprocessable())?;
         if copies && is_deeper(target, 3 * DEPTH_MAX) {
             return Err(too_deep());
         }
@@ -51,6 +46,25 @@ pub(crate) fn json(target: &mut Value, body: &[u8]) -> Result<(), ApiError> {
         }
     }
     if is_deeper(target, DEPTH_MAX) { Err(too_deep()) } else { Ok(()) }
+}
+
+/// As the library of the real server reads operations: replacing what is not in a map adds it, and copying what is not
+/// in a map copies nothing.
+fn leniently(target: &Value, operation: json_patch::PatchOperation) -> json_patch::PatchOperation {
+    use json_patch::{AddOperation, PatchOperation};
+    let absent = |path: &str| {
+        let parent = path.rsplit_once('/').and_then(|(parent, _)| target.pointer(parent));
+        parent.is_some_and(Value::is_object) && target.pointer(path).is_none()
+    };
+    match operation {
+        PatchOperation::Replace(replace) if absent(replace.path.as_str()) => {
+            PatchOperation::Add(AddOperation { path: replace.path, value: replace.value })
+        }
+        PatchOperation::Copy(copy) if absent(copy.from.as_str()) => {
+            PatchOperation::Add(AddOperation { path: copy.path, value: Value::Null })
+        }
+        other => other,
+    }
 }
 
 fn too_deep() -> ApiError {
@@ -94,14 +108,6 @@ fn merge_map(
     }
     let child_type = |name: &str| ty.and_then(|ty| ty.child(name));
     for (key, value) in patch {
-        if let Some(name) = key.strip_prefix(DELETE_FROM) {
-            let gone = value.as_array().cloned().unwrap_or_default();
-            if let Some(list) = old.get_mut(name).and_then(Value::as_array_mut) {
-                list.retain(|item| !gone.iter().any(|g| same(g, item)));
-            }
-        }
-    }
-    for (key, value) in patch {
         if key == DIRECTIVE || key == RETAIN || key.starts_with(DELETE_FROM) || key.starts_with(ORDER) {
             continue;
         }
@@ -132,6 +138,14 @@ fn merge_map(
             }
             _ => {
                 old.insert(key.clone(), value.clone());
+            }
+        }
+    }
+    for (key, value) in patch {
+        if let Some(name) = key.strip_prefix(DELETE_FROM) {
+            let gone = value.as_array().cloned().unwrap_or_default();
+            if let Some(list) = old.get_mut(name).and_then(Value::as_array_mut) {
+                list.retain(|item| !gone.iter().any(|g| same(g, item)));
             }
         }
     }
@@ -168,18 +182,20 @@ fn merge_list(
     let directive = |item: &Value| item.get(DIRECTIVE).and_then(Value::as_str).map(str::to_owned);
     let Some(merge_key) = &strategy.merge_key else {
         // A list of scalars: the union.
+        let live = old.clone();
         for item in patch {
             if !old.iter().any(|o| same(o, item)) {
                 old.push(item.clone());
             }
         }
-        return Ok(old);
+        return Ok(in_order_of_patch(old, patch, &live, same));
     };
     if patch.iter().any(|item| directive(item).as_deref() == Some("replace")) {
         let rest = patch.iter().filter(|item| directive(item).is_none());
         return Ok(rest.map(without_directives).collect());
     }
     let item_type = ty.filter(|ty| matches!(ty.kind(), Kind::List { .. })).map(Type::element);
+    let live = old.clone();
     for item in patch {
         let Some(fields) = item.as_object() else {
             return Err(ApiError::bad_request(format!("an item of a list merged by {merge_key:?} must be an object")));
@@ -204,7 +220,30 @@ fn merge_list(
             }
         }
     }
-    Ok(old)
+    let is_one = |a: &Value, b: &Value| a.get(merge_key).zip(b.get(merge_key)).is_some_and(|(a, b)| same(a, b));
+    Ok(in_order_of_patch(old, patch, &live, is_one))
+}
+
+/// Items of the patch in its order; what only the live list has stands before the first item of the patch that the live
+/// list has after it, and else at the end.
+fn in_order_of_patch(
+    list: Vec<Value>,
+    patch: &[Value],
+    live: &[Value],
+    is_one: impl Fn(&Value, &Value) -> bool,
+) -> Vec<Value> {
+    let place = |list: &[Value], item: &Value| list.iter().position(|other| is_one(other, item));
+    let (mut named, others): (Vec<_>, Vec<_>) = list.into_iter().partition(|item| place(patch, item).is_some());
+    named.sort_by_key(|item| place(patch, item));
+    let (mut named, mut others) = (named.into_iter().peekable(), others.into_iter().peekable());
+    let mut out = Vec::new();
+    while let (Some(new), Some(kept)) = (named.peek(), others.peek()) {
+        let before = place(live, kept).zip(place(live, new)).is_some_and(|(kept, new)| kept < new);
+        out.extend(if before { others.next() } else { named.next() });
+    }
+    out.extend(named);
+    out.extend(others);
+    out
 }
 
 /// Puts the items of `order` into that order; items that it does not name stay where the live list had them.

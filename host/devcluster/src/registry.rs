@@ -102,8 +102,9 @@ impl Registry {
         candidates.find(|port| !used.contains(&i64::from(*port))).unwrap_or(30000)
     }
 
-    /// What a Service gets when it is written; causes when it asks for what is not there.
-    fn allocate_service(&self, old: Option<&Value>, service: &mut Value) -> Vec<Cause> {
+    /// What a Service gets when it is written; causes when it asks for what is not there. A dry run gets what nobody has,
+    /// always the same.
+    fn allocate_service(&self, old: Option<&Value>, service: &mut Value, dry_run: bool) -> Vec<Cause> {
         if let Some(old) = old {
             builtin::keep_allocated(old, service);
         }
@@ -114,14 +115,15 @@ impl Registry {
         }
         let external = json::text(service, &["spec", "type"]) == "ExternalName";
         if !external && json::list(service, &["spec", "clusterIPs"]).is_empty() {
-            let address = self.allocate_address();
+            let address = if dry_run { DRY_ADDRESS.to_owned() } else { self.allocate_address() };
             json::set(service, &["spec", "clusterIPs"], json!([address]));
             json::set(service, &["spec", "clusterIP"], json!(address));
         }
         if builtin::wants_node_ports(service) {
             let ports = service.get_mut("spec").and_then(|spec| spec.get_mut("ports")).and_then(Value::as_array_mut);
-            for port in ports.into_iter().flatten().filter(|port| json::int(port, &["nodePort"]).is_none()) {
-                let number = self.allocate_node_port();
+            let without = ports.into_iter().flatten().filter(|port| json::int(port, &["nodePort"]).is_none());
+            for (port, dry) in without.zip(DRY_PORT..) {
+                let number = if dry_run { dry } else { self.allocate_node_port() };
                 json::set(port, &["nodePort"], json!(number));
             }
         }
@@ -129,6 +131,10 @@ impl Registry {
     }
 }
 
+/// What a dry run shows as the address of a Service: the first of the range, which no Service gets.
+const DRY_ADDRESS: &str = "10.96.0.0";
+/// The same for node ports.
+const DRY_PORT: u32 = 30000;
 pub(crate) const CRD_TABLE: &str = "apiextensions.k8s.io/customresourcedefinitions";
 pub(crate) const NAMESPACES: &str = "/namespaces";
 

@@ -46,6 +46,12 @@ pub(crate) fn wire() -> &'static Value {
     DESCRIPTION.get("wire").unwrap_or(&Value::Null)
 }
 
+/// Fields of a type that are left out when they are zero.
+fn omitted(name: &str) -> Vec<String> {
+    let listed = DESCRIPTION.get("omit").and_then(|omit| omit.get(name)).and_then(Value::as_array);
+    listed.into_iter().flatten().filter_map(Value::as_str).map(str::to_owned).collect()
+}
+
 /// The built-in types.
 pub(crate) fn builtin() -> &'static Arc<Schema> {
     &BUILTIN
@@ -66,6 +72,8 @@ pub(crate) struct Node {
     pub(crate) allowed: Vec<Value>,
     pub(crate) default: Option<Value>,
     pub(crate) strategy: Strategy,
+    /// Fields that are not there when they are zero: false, 0 or empty text.
+    pub(crate) omit: Vec<String>,
 }
 
 /// How strategic merge patch treats the field that has this type.
@@ -123,6 +131,7 @@ static ANY: Node = Node {
     allowed: Vec::new(),
     default: None,
     strategy: Strategy { merge: false, merge_key: None, replace: false },
+    omit: Vec::new(),
 };
 
 impl Schema {
@@ -201,11 +210,12 @@ impl Builder {
         }
         let index = self.slot();
         self.names.insert(name.to_owned(), index);
-        let node = match name.rsplit('.').next() {
+        let mut node = match name.rsplit('.').next() {
             Some("Quantity") => scalar(Scalar::Quantity),
             Some("IntOrString") => scalar(Scalar::IntOrString),
             _ => types().get(name).map_or_else(|| ANY.clone(), |raw| self.node(raw)),
         };
+        node.omit = omitted(name);
         if let Some(place) = self.nodes.get_mut(index) {
             *place = Some(node);
         }
@@ -275,7 +285,8 @@ impl Builder {
             list.iter().filter_map(Value::as_str).map(str::to_owned).collect()
         };
         let allowed = raw.get("enum").and_then(Value::as_array).cloned().unwrap_or_default();
-        Node { kind, required: strings("required"), allowed, default: None, strategy: Strategy::default() }
+        let (required, strategy) = (strings("required"), Strategy::default());
+        Node { kind, required, allowed, default: None, strategy, omit: Vec::new() }
     }
 
     fn list(&mut self, raw: &Value) -> Kind {

@@ -35,9 +35,14 @@ struct FieldRequirement {
 }
 
 impl Selector {
-    /// Parses both texts. `allowed` says whether a field may be selected by; its error text is the API's.
-    pub(crate) fn parse(labels: &str, fields: &str, allowed: impl Fn(&str) -> bool) -> Result<Self, ApiError> {
-        Ok(Self { labels: parse_labels(labels)?, fields: parse_fields(fields, allowed)? })
+    /// Parses both texts. `allowed` says whether a field may be selected by, `refused` what is said of one that may not.
+    pub(crate) fn parse(
+        labels: &str,
+        fields: &str,
+        allowed: impl Fn(&str) -> bool,
+        refused: impl Fn(&str) -> String,
+    ) -> Result<Self, ApiError> {
+        Ok(Self { labels: parse_labels(labels)?, fields: parse_fields(fields, allowed, refused)? })
     }
 
     pub(crate) fn is_empty(&self) -> bool {
@@ -146,6 +151,11 @@ fn parse_labels(text: &str) -> Result<Vec<Requirement>, ApiError> {
             }
             return Err(refuse(text, "empty requirement"));
         }
+        let symbols = part.find(|c: char| !"=<>()".contains(c)).map_or(part, |end| part.get(..end).unwrap_or(part));
+        if !symbols.is_empty() {
+            let why = format!("found '{symbols}', expected: !, identifier, or 'end of string'");
+            return Err(ApiError::bad_request(why));
+        }
         let requirement = parse_requirement(part).ok_or_else(|| refuse(part, "invalid requirement"))?;
         if !is_label_key(&requirement.key) {
             return Err(refuse(part, "invalid label key"));
@@ -236,7 +246,11 @@ pub(crate) fn is_label_value(value: &str) -> bool {
         && alphanumeric(bytes.last())
 }
 
-fn parse_fields(text: &str, allowed: impl Fn(&str) -> bool) -> Result<Vec<FieldRequirement>, ApiError> {
+fn parse_fields(
+    text: &str,
+    allowed: impl Fn(&str) -> bool,
+    refused: impl Fn(&str) -> String,
+) -> Result<Vec<FieldRequirement>, ApiError> {
     let mut requirements = Vec::new();
     for part in text.split(',').map(str::trim).filter(|part| !part.is_empty()) {
         let (key, value, equal) = if let Some((key, value)) = part.split_once("!=") {
@@ -250,7 +264,7 @@ fn parse_fields(text: &str, allowed: impl Fn(&str) -> bool) -> Result<Vec<FieldR
             return Err(ApiError::bad_request(message));
         };
         if !allowed(key.trim()) {
-            return Err(ApiError::bad_request(format!("field label not supported: {}", key.trim())));
+            return Err(ApiError::bad_request(refused(key.trim())));
         }
         let path = key.trim().trim_start_matches('.').split('.').map(str::to_owned).collect();
         requirements.push(FieldRequirement { path, value: value.trim().to_owned(), equal });

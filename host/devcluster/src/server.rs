@@ -42,7 +42,7 @@ use crate::{
     json::{self, text},
     registry::{Options, Registry, Validation},
     selector::{Selector, selectable_fields},
-    status::ApiError,
+    status::{ApiError, Cause},
     store::Stored,
 };
 use accept::Format;
@@ -142,7 +142,7 @@ fn refusal(error: &ApiError) -> Response {
             .headers_mut()
             .insert(header::RETRY_AFTER, header::HeaderValue::from(error.details.retry_after_seconds));
     }
-    response
+    warned(response, &error.details.warnings)
 }
 
 fn json_response(code: StatusCode, bytes: Bytes) -> Response {
@@ -274,10 +274,9 @@ impl Call {
             "Ignore" => Validation::Ignore,
             "Strict" => Validation::Strict,
             other => {
-                let why = format!(
-                    "fieldValidation: Unsupported value: {other:?}: supported values: \"Ignore\", \"Strict\", \"Warn\""
-                );
-                return Err(ApiError::new(422, "Invalid", why));
+                let allowed = [json!("Ignore"), json!("Strict"), json!("Warn")];
+                let cause = Cause::not_supported("fieldValidation", &json!(other), &allowed);
+                return Err(ApiError::invalid_options(self.options_kind(), cause));
             }
         };
         if manager.len() > 128 || manager.chars().any(char::is_control) {
@@ -292,9 +291,19 @@ impl Call {
             "" => Ok(false),
             "All" => Ok(true),
             other => {
-                let why = format!("dryRun: Unsupported value: {other:?}: supported values: \"All\"");
-                Err(ApiError::new(422, "Invalid", why))
+                let cause = Cause::not_supported("dryRun", &json!([other]), &[json!("All")]);
+                Err(ApiError::invalid_options(self.options_kind(), cause))
             }
+        }
+    }
+
+    /// What the parameters of a write are called.
+    fn options_kind(&self) -> &'static str {
+        match self.method {
+            Method::POST => "CreateOptions",
+            Method::PUT => "UpdateOptions",
+            Method::DELETE => "DeleteOptions",
+            _ => "PatchOptions",
         }
     }
 
@@ -331,7 +340,15 @@ impl Call {
                 || (resource.custom.is_none() && selectable_fields(&resource.group, &resource.kind).contains(&field))
                 || custom.iter().any(|known| known == field)
         };
-        Selector::parse(self.query.get("labelSelector"), self.query.get("fieldSelector"), allowed)
+        let refused = |field: &str| match (resource.group.as_str(), resource.kind.as_str()) {
+            ("batch", "Job") => format!("field label {field:?} not supported for Job"),
+            (group, kind) if resource.custom.is_none() && selectable_fields(group, kind).is_empty() => {
+                // Kinds that know no others have an answer of their own.
+                format!("{field:?} is not a known field selector: only \"metadata.name\", \"metadata.namespace\"")
+            }
+            _ => format!("field label not supported: {field}"),
+        };
+        Selector::parse(self.query.get("labelSelector"), self.query.get("fieldSelector"), allowed, refused)
     }
 
     fn get(&self, resource: &Resource, target: &Target) -> Result<Response, ApiError> {
@@ -372,7 +389,7 @@ impl Call {
             }
         }
         let bytes = match format {
-            Format::Json => list_bytes(&resource.list_kind, &resource.api_version(), &metadata, &objects),
+            Format::Json => list_bytes(resource, &metadata, &objects),
             Format::Metadata => {
                 let items = objects.iter().map(|object| accept::partial(&object.value)).collect::<Vec<_>>();
                 let list = json!({"kind": "PartialObjectMetadataList", "apiVersion": "meta.k8s.io/v1",
@@ -403,19 +420,24 @@ impl Call {
                 table::render(resource, std::iter::once(&object.value), Some(&metadata), include).to_string().into()
             }
         };
-        let mut response = json_response(code, bytes);
-        for warning in warnings.iter().take(32) {
-            let quoted = warning.replace('\\', "\\\\").replace('"', "\\\"");
-            if let Ok(value) = header::HeaderValue::from_str(&format!("299 - \"{quoted}\"")) {
-                response.headers_mut().append(header::WARNING, value);
-            }
-        }
-        Ok(response)
+        Ok(warned(json_response(code, bytes), warnings))
     }
 }
 
-/// A list made of objects that are already text.
-fn list_bytes(kind: &str, api_version: &str, metadata: &Value, objects: &[Arc<Stored>]) -> Bytes {
+/// The answer with warnings.
+fn warned(mut response: Response, warnings: &[String]) -> Response {
+    for warning in warnings.iter().take(32) {
+        let quoted = warning.replace('\\', "\\\\").replace('"', "\\\"");
+        if let Ok(value) = header::HeaderValue::from_str(&format!("299 - \"{quoted}\"")) {
+            response.headers_mut().append(header::WARNING, value);
+        }
+    }
+    response
+}
+
+/// A list made of objects that are already text. Only custom objects say in a list, too, what they are.
+fn list_bytes(resource: &Resource, metadata: &Value, objects: &[Arc<Stored>]) -> Bytes {
+    let (kind, api_version) = (&resource.list_kind, resource.api_version());
     let mut out =
         format!("{{\"kind\":{},\"apiVersion\":{},\"metadata\":{metadata},\"items\":[", json!(kind), json!(api_version))
             .into_bytes();
@@ -423,7 +445,7 @@ fn list_bytes(kind: &str, api_version: &str, metadata: &Value, objects: &[Arc<St
         if index > 0 {
             out.push(b',');
         }
-        out.extend_from_slice(&object.bytes());
+        out.extend_from_slice(&if resource.custom.is_some() { object.bytes() } else { object.item_bytes() });
     }
     out.extend_from_slice(b"]}");
     out.into()

@@ -22,6 +22,10 @@ pub(crate) struct Details {
     pub(crate) kind: String,
     pub(crate) causes: Vec<Cause>,
     pub(crate) retry_after_seconds: u64,
+    /// The refusal has details, though there is nothing in them.
+    pub(crate) bare: bool,
+    /// What is said beside the refusal, in headers.
+    pub(crate) warnings: Vec<String>,
 }
 
 /// One line of `details.causes`.
@@ -165,6 +169,25 @@ impl ApiError {
         error
     }
 
+    /// The parameters of a request are not right.
+    pub(crate) fn invalid_options(kind: &str, cause: Cause) -> Self {
+        let about = About { group: "meta.k8s.io", plural: "", kind };
+        Self::invalid(about, "", vec![cause])
+    }
+
+    /// A change of an object that leaves no object that its kind can be.
+    pub(crate) fn bad_patch(patched: &str, why: &str) -> Self {
+        let about = About { group: "", plural: "", kind: "" };
+        Self::invalid(about, "", vec![Cause::invalid("patch", &json!(patched), why)])
+    }
+
+    /// A patch that cannot be carried out on the object. The real server says no more, either.
+    pub(crate) fn unprocessable() -> Self {
+        let mut error = Self::new(422, "Invalid", "the server rejected our request due to an error in our request");
+        error.details.bare = true;
+        error
+    }
+
     pub(crate) fn internal(message: impl Into<String>) -> Self {
         Self::new(500, "InternalError", format!("Internal error occurred: {}", message.into()))
     }
@@ -180,6 +203,12 @@ impl ApiError {
             field: String::new(),
         });
         error
+    }
+
+    /// Adds what is said beside the refusal.
+    pub(crate) fn with_warnings(mut self, warnings: &[String]) -> Self {
+        self.details.warnings.extend_from_slice(warnings);
+        self
     }
 
     pub(crate) fn with_cause(mut self, cause: Cause) -> Self {
@@ -214,7 +243,7 @@ impl ApiError {
         if let (Some(map), false) = (status.as_object_mut(), self.reason.is_empty()) {
             map.insert("reason".to_owned(), json!(self.reason));
         }
-        if let (Some(map), false) = (status.as_object_mut(), details.is_empty()) {
+        if let (Some(map), true) = (status.as_object_mut(), d.bare || !details.is_empty()) {
             map.insert("details".to_owned(), Value::Object(details));
         }
         status
@@ -223,8 +252,12 @@ impl ApiError {
 
 /// The answer to a deletion that left nothing behind.
 pub(crate) fn deleted(about: About<'_>, name: &str, uid: &str) -> Value {
-    json!({
+    let mut status = json!({
         "kind": "Status", "apiVersion": "v1", "metadata": {}, "status": "Success",
-        "details": {"name": name, "group": about.group, "kind": about.plural, "uid": uid},
-    })
+        "details": {"name": name, "kind": about.plural, "uid": uid},
+    });
+    if !about.group.is_empty() {
+        crate::json::set(&mut status, &["details", "group"], json!(about.group));
+    }
+    status
 }

@@ -58,12 +58,50 @@ impl Stored {
 
     /// The object as JSON text, made once however many clients read it.
     pub(crate) fn bytes(&self) -> Bytes {
-        self.bytes.get_or_init(|| serde_json::to_vec(&self.value).unwrap_or_default().into()).clone()
+        self.bytes.get_or_init(|| kind_first(&self.value).into()).clone()
+    }
+
+    /// The object as it stands in a list of its kind: without its kind, which the list has.
+    pub(crate) fn item_bytes(&self) -> Bytes {
+        let bytes = self.bytes();
+        let Some(head) = kind_head(&self.value) else { return bytes };
+        match bytes.get(head.len()) {
+            Some(b',') => {
+                let mut item = Vec::with_capacity(bytes.len() - head.len());
+                item.push(b'{');
+                item.extend_from_slice(bytes.get(head.len() + 1..).unwrap_or_default());
+                item.into()
+            }
+            _ => Bytes::from_static(b"{}"),
+        }
     }
 
     pub(crate) fn uid(&self) -> &str {
         json::text(&self.value, &["metadata", "uid"])
     }
+}
+
+/// What the text of an object begins with: its kind and version, as a real server writes it.
+fn kind_head(value: &Value) -> Option<String> {
+    let (kind, version) = (value.get("kind")?, value.get("apiVersion")?);
+    Some(format!("{{\"kind\":{kind},\"apiVersion\":{version}"))
+}
+
+/// The text of an object with its kind first, so that a list can leave it out.
+fn kind_first(value: &Value) -> Vec<u8> {
+    let (Some(head), Some(map)) = (kind_head(value), value.as_object()) else {
+        return serde_json::to_vec(value).unwrap_or_default();
+    };
+    let mut out = head.into_bytes();
+    for (key, value) in map.iter().filter(|(key, _)| !matches!(key.as_str(), "kind" | "apiVersion")) {
+        out.push(b',');
+        // Writing to memory cannot fail, and the keys of JSON are text.
+        let _ = serde_json::to_writer(&mut out, key);
+        out.push(b':');
+        let _ = serde_json::to_writer(&mut out, value);
+    }
+    out.push(b'}');
+    out
 }
 
 /// One committed write.
@@ -211,6 +249,34 @@ impl Store {
         let state = self.state.lock();
         let found = state.snapshots.iter().find(|s| &*s.table == table && s.revision == revision)?;
         Some(Arc::clone(&found.objects))
+    }
+
+    /// The objects as they were at a revision of the past.
+    ///
+    /// # Errors
+    ///
+    /// [`Expired`] when the history does not go back so far.
+    pub(crate) fn list_at(
+        &self,
+        table: &str,
+        namespace: Option<&str>,
+        revision: u64,
+    ) -> Result<Vec<Arc<Stored>>, Expired> {
+        let state = self.state.lock();
+        let Some(place) = state.tables.get(table) else {
+            return if revision < self.boot { Err(Expired { oldest: self.boot }) } else { Ok(Vec::new()) };
+        };
+        if revision < place.floor {
+            return Err(Expired { oldest: place.floor });
+        }
+        let mut objects = place.objects.clone();
+        for change in place.history.iter().rev().take_while(|change| change.revision > revision) {
+            match &change.old {
+                Some(old) => objects.insert(change.key.clone(), Arc::clone(old)),
+                None => objects.remove(&change.key),
+            };
+        }
+        Ok(select(&objects, namespace))
     }
 
     /// Names of the tables that hold objects.

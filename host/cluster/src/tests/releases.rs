@@ -335,8 +335,9 @@ async fn a_failed_hook_stops_the_release() {
                 None => tokio::time::sleep(Duration::from_millis(10)).await,
             }
         };
-        job["status"] = json!({"failed": 1, "conditions": [{"type": "Failed", "status": "True",
-            "reason": "BackoffLimitExceeded", "message": "too many failures"}]});
+        let condition = |which: &str| json!({"type": which, "status": "True", "reason": "BackoffLimitExceeded", "message": "too many failures"});
+        job["status"] = json!({"failed": 1, "startTime": "2026-01-01T00:00:00Z",
+            "conditions": [condition("FailureTarget"), condition("Failed")]});
         let at = crate::request::Target { resource: &resource, object: &target };
         cluster.replace_in(&at, Some("status"), "job-controller", &job).await.expect("written");
     };

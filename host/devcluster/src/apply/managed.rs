@@ -6,6 +6,7 @@ use serde_json::{Value, json};
 
 use super::{
     Set,
+    set::field,
     typed::{self, Comparison, TypedError},
 };
 use crate::{
@@ -52,9 +53,25 @@ pub(crate) struct By<'a> {
 #[derive(Debug, thiserror::Error)]
 pub(crate) enum ApplyError {
     #[error(transparent)]
-    Typed(TypedError),
+    Typed(TypedErrors),
     #[error("apply conflicts with other managers")]
     Conflicts(Vec<Conflict>),
+}
+
+/// All that does not fit the schema.
+#[derive(Debug, Clone, PartialEq, Eq, thiserror::Error)]
+pub(crate) struct TypedErrors(pub(crate) Vec<TypedError>);
+
+impl std::fmt::Display for TypedErrors {
+    fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
+        match self.0.as_slice() {
+            [one] => one.fmt(f),
+            many => {
+                f.write_str("errors:")?;
+                many.iter().try_for_each(|error| write!(f, "\n  {error}"))
+            }
+        }
+    }
 }
 
 /// One field that another manager owns with another value.
@@ -69,7 +86,7 @@ pub(crate) struct Conflict {
 
 impl Conflict {
     fn with(&self) -> String {
-        let mut text = format!("conflict with {:?}", self.manager);
+        let mut text = format!("with {:?}", self.manager);
         if !self.subresource.is_empty() {
             text.push_str(&format!(" with subresource {:?}", self.subresource));
         }
@@ -86,20 +103,21 @@ pub(crate) fn conflict_status(conflicts: &[Conflict]) -> ApiError {
     for conflict in conflicts {
         groups.entry(conflict.with()).or_default().push(&conflict.path);
     }
-    let plural = if conflicts.len() == 1 { "" } else { "s" };
-    let lines = groups
-        .iter()
-        .map(|(with, paths)| match paths.as_slice() {
-            [one] => format!("{with}: {one}"),
-            many => format!("{with}:\n- {}", many.join("\n- ")),
-        })
-        .collect::<Vec<_>>();
-    let (count, separator) = (conflicts.len(), if lines.len() > 1 { "\n" } else { " " });
-    let message = format!("Apply failed with {count} conflict{plural}:{separator}{}", lines.join("\n"));
+    let message = match conflicts {
+        [one] => format!("Apply failed with 1 conflict: conflict {}: {}", one.with(), one.path),
+        many => {
+            let lines = groups.iter().map(|(with, paths)| format!("conflicts {with}:\n- {}", paths.join("\n- ")));
+            format!("Apply failed with {} conflicts: {}", many.len(), lines.collect::<Vec<_>>().join("\n"))
+        }
+    };
     let mut error = ApiError::new(409, "Conflict", message);
     error.details.causes = conflicts
         .iter()
-        .map(|c| Cause { reason: "FieldManagerConflict", message: c.with(), field: c.path.clone() })
+        .map(|c| Cause {
+            reason: "FieldManagerConflict",
+            message: format!("conflict {}", c.with()),
+            field: c.path.clone(),
+        })
         .collect();
     error
 }
@@ -213,7 +231,8 @@ impl Managers {
                     set: Set::default(),
                 });
                 owned.set.extend(&taken);
-                owned.time = Some(by.now.to_owned());
+                // A scale keeps no times.
+                owned.time = (by.subresource != "scale").then(|| by.now.to_owned());
             }
         }
         self.drop_empty();
@@ -254,7 +273,10 @@ impl Managers {
         force: bool,
         reset: &[&[&str]],
     ) -> Result<Value, ApplyError> {
-        typed::check(config, ty).map_err(ApplyError::Typed)?;
+        let errors = typed::check(config, ty);
+        if !errors.is_empty() {
+            return Err(ApplyError::Typed(TypedErrors(errors)));
+        }
         let merged = typed::merge(live, config, ty);
         let mut set = typed::field_set(config, ty);
         strip_reset(&mut set, reset);
@@ -288,7 +310,8 @@ impl Managers {
         }
         if let Some(owned) = self.entries.get_mut(&me) {
             strip(&mut owned.set, reset);
-            if owned.set == last && old_time.is_some() && comparison.is_empty() {
+            // Whoever only says what is so already has no time, or keeps the one it has.
+            if json::same(live, &new) {
                 owned.time = old_time;
             }
         }
@@ -313,14 +336,28 @@ impl Managers {
         typed::remove(merged, &everything.difference(&still).intersection(&last), ty)
     }
 
-    /// An object that was written before ownership was tracked: all of it belongs to one manager.
-    pub(crate) fn before_first_apply(&mut self, live: &Value, ty: Type<'_>, api_version: &str) {
-        let mut set = typed::field_set(live, ty);
-        strip(&mut set, &[]);
-        if !set.is_empty() {
-            let id = Id::new(false, "before-first-apply", api_version, "");
-            self.entries.insert(id, Owned { api_version: api_version.to_owned(), time: None, set });
-        }
+    /// An object that was written before ownership was tracked: all of it belongs to one manager. `nothing` is the object
+    /// as it is before anybody sets a field.
+    pub(crate) fn before_first_apply(
+        &mut self,
+        nothing: &Value,
+        live: &Value,
+        ty: Type<'_>,
+        api_version: &str,
+        now: &str,
+        reset: &[&[&str]],
+    ) {
+        let by = By { manager: "before-first-apply", api_version, subresource: "", now };
+        self.update(nothing, live, ty, by, reset);
+    }
+
+    /// Whether anybody owns the field at this path of names.
+    pub(crate) fn owned(&self, path: &[String]) -> bool {
+        let Some((last, parents)) = path.split_last() else { return false };
+        self.entries.values().any(|owned| {
+            let parent = parents.iter().try_fold(&owned.set, |set, name| set.children(&field(name)));
+            parent.is_some_and(|set| set.has(&field(last)))
+        })
     }
 }
 

@@ -126,7 +126,8 @@ impl Set {
         out
     }
 
-    /// Every member as a path in the notation of error messages: `.spec.containers[name="a"].image`.
+    /// Every member as a path in the notation of error messages: `.spec.containers[name="a"].image`. The members of a
+    /// level come before what is below them.
     pub(crate) fn paths(&self) -> Vec<String> {
         let mut out = Vec::new();
         self.collect(&mut String::new(), &mut out);
@@ -134,12 +135,11 @@ impl Set {
     }
 
     fn collect(&self, prefix: &mut String, out: &mut Vec<String>) {
+        let members = self.entries.iter().filter(|(_, entry)| entry.member);
+        out.extend(members.map(|(key, _)| format!("{prefix}{}", shown(key))));
         for (key, entry) in &self.entries {
             let length = prefix.len();
             prefix.push_str(&shown(key));
-            if entry.member {
-                out.push(prefix.clone());
-            }
             entry.children.collect(prefix, out);
             prefix.truncate(length);
         }

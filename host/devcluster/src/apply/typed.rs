@@ -16,14 +16,25 @@ pub(crate) enum TypedError {
     #[error("{path}: field not declared in schema")]
     Undeclared { path: String },
     #[error(
-        "{path}: element {index}: associative list with keys has an element that omits key field {key:?} (and doesn't have \
-         default value)"
+        "{path}: element {index}: associative list with keys has an element that omits all key fields {keys} (and doesn't \
+         have default values for any key fields)"
     )]
-    NoKeys { path: String, index: usize, key: String },
+    NoKeys { path: String, index: usize, keys: GoList },
     #[error("{path}: duplicate entries for key {key}")]
     Duplicate { path: String, key: String },
     #[error("{path}: expected {expected}, got {found}")]
     Mismatch { path: String, expected: &'static str, found: String },
+}
+
+/// Names as Go prints a list of them: `["a" "b"]`.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub(crate) struct GoList(Vec<String>);
+
+impl std::fmt::Display for GoList {
+    fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
+        let names = self.0.iter().map(|name| format!("{name:?}")).collect::<Vec<_>>();
+        write!(f, "[{}]", names.join(" "))
+    }
 }
 
 /// The path element of an item of an associative list; `None` when it has none of the keys.
@@ -69,24 +80,29 @@ fn shape<'a>(ty: Type<'a>, value: &Value) -> Shape<'a> {
     }
 }
 
-/// Refuses undeclared fields, items without keys and duplicates: what an apply configuration must not have.
-pub(crate) fn check(value: &Value, ty: Type<'_>) -> Result<(), TypedError> {
-    check_at(value, ty, &mut String::new())
+/// Finds undeclared fields, items without keys and duplicates: what an apply configuration must not have.
+pub(crate) fn check(value: &Value, ty: Type<'_>) -> Vec<TypedError> {
+    let mut errors = Vec::new();
+    check_at(value, ty, &mut String::new(), &mut errors);
+    errors
 }
 
-fn check_at(value: &Value, ty: Type<'_>, path: &mut String) -> Result<(), TypedError> {
-    let mismatch = |expected: &'static str, path: &str| {
-        let found = format!("&{{{}}}", go_text(value));
-        Err(TypedError::Mismatch { path: path.to_owned(), expected, found })
+fn check_at(value: &Value, ty: Type<'_>, path: &mut String, errors: &mut Vec<TypedError>) {
+    let mut mismatch = |expected: &'static str, path: &str| {
+        let found = match expected {
+            "numeric (int or float)" => go_type(value).to_owned(),
+            _ => format!("&{{{}}}", go_text(value)),
+        };
+        errors.push(TypedError::Mismatch { path: path.to_owned(), expected, found });
     };
     match (ty.kind(), value) {
-        (Kind::Any, _) | (_, Value::Null) => Ok(()),
+        (Kind::Any, _) | (_, Value::Null) => {}
         (Kind::Scalar(scalar), _) => match (scalar, value) {
             (_, Value::Object(_) | Value::Array(_)) => mismatch("scalar", path),
             (Scalar::Text, Value::String(_))
             | (Scalar::Integer | Scalar::Number, Value::Number(_))
             | (Scalar::Boolean, Value::Bool(_))
-            | (Scalar::IntOrString | Scalar::Quantity, _) => Ok(()),
+            | (Scalar::IntOrString | Scalar::Quantity, _) => {}
             (Scalar::Text, _) => mismatch("string", path),
             (Scalar::Integer | Scalar::Number, _) => mismatch("numeric (int or float)", path),
             (Scalar::Boolean, _) => mismatch("boolean", path),
@@ -96,13 +112,12 @@ fn check_at(value: &Value, ty: Type<'_>, path: &mut String) -> Result<(), TypedE
                 let length = path.len();
                 path.push('.');
                 path.push_str(key);
-                let Some(child_type) = ty.child(key) else {
-                    return Err(TypedError::Undeclared { path: path.clone() });
-                };
-                check_at(child, child_type, path)?;
+                match ty.child(key) {
+                    Some(child_type) => check_at(child, child_type, path, errors),
+                    None => errors.push(TypedError::Undeclared { path: path.clone() }),
+                }
                 path.truncate(length);
             }
-            Ok(())
         }
         (Kind::Map { .. }, _) => mismatch("map", path),
         (Kind::List { relation, .. }, Value::Array(items)) => {
@@ -114,23 +129,36 @@ fn check_at(value: &Value, ty: Type<'_>, path: &mut String) -> Result<(), TypedE
                 if *relation != ListRelation::Atomic {
                     let Some(key) = element(relation, item_type, item) else {
                         path.truncate(length);
-                        let key = match relation {
-                            ListRelation::Map(keys) => keys.first().cloned().unwrap_or_default(),
-                            _ => String::new(),
+                        let keys = match relation {
+                            ListRelation::Map(keys) => keys.clone(),
+                            _ => Vec::new(),
                         };
-                        return Err(TypedError::NoKeys { path: path.clone(), index, key });
+                        errors.push(TypedError::NoKeys { path: path.clone(), index, keys: GoList(keys) });
+                        return;
                     };
                     if !seen.insert(key.clone()) {
-                        path.truncate(length);
-                        return Err(TypedError::Duplicate { path: path.clone(), key: shown(&key) });
+                        let path = path.get(..length).unwrap_or_default().to_owned();
+                        errors.push(TypedError::Duplicate { path, key: shown(&key) });
                     }
                 }
-                check_at(item, item_type, path)?;
+                check_at(item, item_type, path, errors);
                 path.truncate(length);
             }
-            Ok(())
         }
         (Kind::List { .. }, _) => mismatch("list", path),
+    }
+}
+
+/// What Go calls the type of a value that could have any.
+fn go_type(value: &Value) -> &'static str {
+    match value {
+        Value::Null => "<nil>",
+        Value::String(_) => "string",
+        Value::Bool(_) => "bool",
+        Value::Number(number) if number.is_f64() => "float64",
+        Value::Number(_) => "int64",
+        Value::Array(_) => "[]interface {}",
+        Value::Object(_) => "map[string]interface {}",
     }
 }
 
@@ -209,6 +237,8 @@ pub(crate) fn merge(live: &Value, config: &Value, ty: Type<'_>) -> Value {
             Value::Object(out)
         }
         (Shape::List(relation), Shape::List(_)) => merge_lists(live, config, relation, ty.element()),
+        // Null where something would be merged asks for nothing.
+        (_, Shape::Map | Shape::List(_)) if config.is_null() && !empty(Some(live)) => live.clone(),
         _ => config.clone(),
     }
 }

@@ -154,7 +154,10 @@ fn job(object: &mut Value) {
 }
 
 /// The selector of a new Job and the labels of its Pods, which come from its uid.
-pub(crate) fn generate_selector(job: &mut Value) {
+///
+/// `labelled` says whether the request gave the Job labels. One without takes those of its template, and in a real server
+/// both are one map from then on, so that what is added to one is in the other.
+pub(crate) fn generate_selector(job: &mut Value, labelled: bool) {
     if at(job, &["spec", "manualSelector"]) == Some(&Value::Bool(true)) {
         return;
     }
@@ -167,8 +170,20 @@ pub(crate) fn generate_selector(job: &mut Value) {
         ("job-name", &name),
     ] {
         default(job, &["spec", "template", "metadata", "labels", key], json!(value));
+        if !labelled && at(job, &["metadata", "labels"]).is_some() {
+            default(job, &["metadata", "labels", key], json!(value));
+        }
     }
+    label_job(job);
     default(job, &["spec", "selector", "matchLabels", "batch.kubernetes.io/controller-uid"], json!(uid));
+}
+
+/// A Job without labels has those of its template as soon as it is read.
+pub(crate) fn label_job(job: &mut Value) {
+    let labels = at(job, &["spec", "template", "metadata", "labels"]).cloned();
+    if let (true, Some(labels)) = (at(job, &["metadata", "labels"]).is_none(), labels) {
+        set(job, &["metadata", "labels"], labels);
+    }
 }
 
 /// Of a Pod itself, though not of a template, the limits are what it asks for when it asks for nothing.
@@ -284,7 +299,9 @@ fn service(object: &mut Value) {
             set(port, &["targetPort"], number);
         }
     }
-    if kind != "ExternalName" {
+    if kind == "ExternalName" {
+        remove(object, &["spec", "internalTrafficPolicy"]);
+    } else {
         default(object, &["spec", "internalTrafficPolicy"], json!("Cluster"));
     }
     if super::validation::externally_reachable(object) {

@@ -6,7 +6,7 @@ use serde_json::{Value, json};
 
 use super::quantity;
 use crate::{
-    json::{at, copy, list, remove, same, text},
+    json::{at, copy, int, list, remove, same, text},
     status::Cause,
 };
 
@@ -125,7 +125,6 @@ impl Check<'_> {
     }
 
     fn job(&mut self, new: &Value) {
-        let old = self.old;
         let number = |object: &Value, field: &str| at(object, &["spec", field]).cloned();
         let indexed = text(new, &["spec", "completionMode"]) == "Indexed";
         let elastic = indexed && number(new, "completions") == number(new, "parallelism");
@@ -136,31 +135,46 @@ impl Check<'_> {
                 Cause::invalid("spec.completions", value, why)
             });
         }
-        for field in
-            ["selector", "completionMode", "podFailurePolicy", "backoffLimitPerIndex", "managedBy", "successPolicy"]
-        {
+        self.fixed(new, &["spec", "selector"]);
+        self.job_template(new);
+        for field in ["completionMode", "podFailurePolicy", "backoffLimitPerIndex", "managedBy", "successPolicy"] {
             self.fixed(new, &["spec", field]);
         }
-        // While a Job is suspended and has not begun, one may still say where its Pods are to run.
-        let mut comparable = new.clone();
+    }
+
+    /// While a Job is suspended and none of its Pods runs, one may still say where they are to run and what they may use.
+    fn job_template(&mut self, new: &Value) {
+        let old = self.old;
         let suspended = at(old, &["spec", "suspend"]) == Some(&Value::Bool(true));
-        if suspended && at(old, &["status", "startTime"]).is_none() {
+        let is_true =
+            |condition: &Value| text(condition, &["type"]) == "Suspended" && text(condition, &["status"]) == "True";
+        let rests =
+            at(old, &["status", "startTime"]).is_none() || list(old, &["status", "conditions"]).iter().any(is_true);
+        let open = suspended && rests && int(old, &["status", "active"]).unwrap_or_default() == 0;
+        let mut comparable = new.clone();
+        if open {
             let template = ["spec", "template"];
             for tail in [
                 &["metadata", "labels"][..],
                 &["metadata", "annotations"],
-                &["spec", "affinity"],
+                &["spec", "affinity", "nodeAffinity"],
                 &["spec", "nodeSelector"],
                 &["spec", "tolerations"],
                 &["spec", "schedulingGates"],
             ] {
                 copy(old, &mut comparable, &[&template, tail].concat());
             }
+            for group in ["containers", "initContainers"] {
+                copy_resources(old, &mut comparable, &["spec", "template", "spec", group]);
+            }
         }
-        let given = at(new, &["spec", "template"]).cloned().unwrap_or_default();
-        self.same_or(&comparable, &["spec", "template"], |_| {
-            Cause::invalid("spec.template", &given, "field is immutable")
-        });
+        // Without its metadata when it is suspended, since only the specification is looked at then.
+        let (path, field) = match suspended && open {
+            true => (&["spec", "template", "spec"][..], "spec.template.spec"),
+            false => (&["spec", "template"][..], "spec.template"),
+        };
+        let given = at(new, path).cloned().unwrap_or_default();
+        self.same_or(&comparable, path, |_| Cause::invalid(field, &given, "field is immutable"));
     }
 
     fn service(&mut self, new: &Value) {
@@ -263,5 +277,18 @@ impl Check<'_> {
                        previously negative)";
             self.causes.push(Cause::forbidden("spec", why));
         }
+    }
+}
+
+/// Gives the containers of one object the resources that those of another have in the same place under the same name.
+fn copy_resources(from: &Value, to: &mut Value, path: &[&str]) {
+    let before = list(from, path);
+    if list(to, path).len() != before.len() {
+        return;
+    }
+    let place = path.iter().try_fold(to, |value, key| value.get_mut(key));
+    let containers = place.and_then(Value::as_array_mut).into_iter().flatten();
+    for (container, before) in containers.zip(before).filter(|(a, b)| a.get("name") == b.get("name")) {
+        copy(before, container, &["resources"]);
     }
 }

@@ -11,6 +11,9 @@ use crate::{
 
 /// All annotations of one object together.
 const ANNOTATIONS_BYTES_MAX: usize = 256 * 1024;
+/// Groups of built-in kinds whose finalizers may be without a domain.
+const GROUPS_OF_ANY_FINALIZER: [&str; 4] =
+    ["admissionregistration.k8s.io", "apiextensions.k8s.io", "apiregistration.k8s.io", "coordination.k8s.io"];
 /// Finalizers that need no domain.
 const FINALIZERS: [&str; 3] = ["kubernetes", "orphan", "foregroundDeletion"];
 
@@ -25,36 +28,38 @@ pub(crate) fn created(resource: &Resource, object: &Value) -> Vec<Cause> {
             Some(rest) if !rest.is_empty() => format!("{rest}a"),
             _ => prefix.to_owned(),
         };
-        invalid("metadata.generateName", prefix, form(&whole), &mut causes);
+        invalid("metadata.generateName", prefix, &form(&whole), &mut causes);
     }
     let name = text(object, &["metadata", "name"]);
     if name.is_empty() {
         causes.push(Cause::required("metadata.name", "name or generateName is required"));
     } else {
-        invalid("metadata.name", name, form(name), &mut causes);
+        invalid("metadata.name", name, &form(name), &mut causes);
     }
     common(object, &mut causes);
     finalizers(object, &mut causes);
     if resource.custom.is_none() {
-        standard_finalizers(object, &mut causes);
+        standard_finalizers(resource, object, &mut causes);
     }
     causes
 }
 
-/// What is wrong with the metadata of an object that is changed. A real server looks at some of it three times, and says
-/// so three times.
+/// What is wrong with the metadata of an object that is changed.
 pub(crate) fn updated(resource: &Resource, old: &Value, new: &Value) -> Vec<Cause> {
     let mut causes = Vec::new();
     let name = text(new, &["metadata", "name"]);
-    invalid("metadata.name", name, names::path_segment(name), &mut causes);
+    invalid("metadata.name", name, &names::path_segment(name), &mut causes);
     common(new, &mut causes);
     finalizers(new, &mut causes);
-    for _ in 0..2 {
+    new_finalizers(old, new, &mut causes);
+    if resource.custom.is_some() {
+        // A real server looks at custom objects again and again, and says so each time.
+        common(new, &mut causes);
         new_finalizers(old, new, &mut causes);
         common(new, &mut causes);
     }
     if resource.custom.is_none() {
-        standard_finalizers(new, &mut causes);
+        standard_finalizers(resource, new, &mut causes);
     }
     causes
 }
@@ -93,7 +98,7 @@ fn name_form(resource: &Resource) -> fn(&str) -> Vec<String> {
     }
 }
 
-fn invalid(field: &str, value: &str, problems: Vec<String>, causes: &mut Vec<Cause>) {
+fn invalid(field: &str, value: &str, problems: &[String], causes: &mut Vec<Cause>) {
     causes.extend(problems.iter().map(|problem| Cause::invalid(field, &json!(value), problem)));
 }
 
@@ -101,8 +106,8 @@ fn invalid(field: &str, value: &str, problems: Vec<String>, causes: &mut Vec<Cau
 pub(super) fn labels(labels: Option<&Value>, field: &str, causes: &mut Vec<Cause>) {
     for (key, value) in labels.and_then(Value::as_object).into_iter().flatten() {
         let value = value.as_str().unwrap_or_default();
-        invalid(field, key, names::label_key(key), causes);
-        invalid(field, value, names::label_value(value), causes);
+        invalid(field, key, &names::label_key(key), causes);
+        invalid(field, value, &names::label_value(value), causes);
     }
 }
 
@@ -110,7 +115,7 @@ pub(super) fn labels(labels: Option<&Value>, field: &str, causes: &mut Vec<Cause
 pub(super) fn annotations(annotations: Option<&Value>, field: &str, causes: &mut Vec<Cause>) {
     let annotations = annotations.and_then(Value::as_object);
     for (key, _) in annotations.into_iter().flatten() {
-        invalid(field, key, names::label_key(&key.to_lowercase()), causes);
+        invalid(field, key, &names::label_key(&key.to_lowercase()), causes);
     }
     let bytes = annotations.into_iter().flatten().map(|(k, v)| k.len() + v.as_str().map_or(0, str::len)).sum::<usize>();
     if bytes > ANNOTATIONS_BYTES_MAX {
@@ -149,7 +154,7 @@ fn common(object: &Value, causes: &mut Vec<Cause>) {
 fn finalizers(object: &Value, causes: &mut Vec<Cause>) {
     let finalizers = list(object, &["metadata", "finalizers"]);
     for name in finalizers.iter().filter_map(Value::as_str) {
-        invalid("metadata.finalizers", name, names::label_key(name), causes);
+        invalid("metadata.finalizers", name, &names::label_key(name), causes);
     }
     if ["orphan", "foregroundDeletion"].iter().all(|name| finalizers.iter().any(|it| it == name)) {
         let why = "finalizer orphan and foregroundDeletion cannot be both set";
@@ -157,7 +162,10 @@ fn finalizers(object: &Value, causes: &mut Vec<Cause>) {
     }
 }
 
-fn standard_finalizers(object: &Value, causes: &mut Vec<Cause>) {
+fn standard_finalizers(resource: &Resource, object: &Value, causes: &mut Vec<Cause>) {
+    if GROUPS_OF_ANY_FINALIZER.contains(&resource.group.as_str()) {
+        return;
+    }
     for (index, name) in list(object, &["metadata", "finalizers"]).iter().filter_map(Value::as_str).enumerate() {
         if !name.contains('/') && !FINALIZERS.contains(&name) {
             let why = "name is neither a standard finalizer name nor is it fully qualified";

@@ -8,7 +8,8 @@ const DNS_LABEL: &str = "[a-z0-9]([-a-z0-9]*[a-z0-9])?";
 type Problems = Vec<String>;
 
 fn regex(what: &str, examples: &[&str], form: &str) -> String {
-    let examples = examples.iter().map(|example| format!("'{example}', ")).collect::<Vec<_>>().join("or ");
+    // Two spaces before "or": the server writes them.
+    let examples = examples.iter().map(|example| format!("'{example}', ")).collect::<Vec<_>>().join(" or ");
     format!("{what} (e.g. {examples}regex used for validation is '{form}')")
 }
 

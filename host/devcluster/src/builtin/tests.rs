@@ -107,7 +107,7 @@ fn what_users_get_wrong_is_told_in_the_words_of_the_real_server() {
             vec![
                 "metadata.labels FieldValueInvalid: Invalid value: \"a/b/c\": a valid label key must consist of \
                  alphanumeric characters, '-', '_' or '.', and must start and end with an alphanumeric character (e.g. \
-                 'MyName', or 'my.name', or '123-abc', regex used for validation is \
+                 'MyName',  or 'my.name',  or '123-abc', regex used for validation is \
                  '([A-Za-z0-9][-A-Za-z0-9_.]*)?[A-Za-z0-9]') with an optional DNS subdomain prefix and '/' (e.g. \
                  'example.com/MyName')",
             ],
@@ -135,8 +135,8 @@ fn what_users_get_wrong_is_told_in_the_words_of_the_real_server() {
                 "metadata.name FieldValueInvalid: Invalid value: \"a.b\": must not contain dots",
                 "spec.ports[0].name FieldValueRequired: Required value",
                 "spec.ports[1].name FieldValueRequired: Required value",
-                "spec.ports[1] FieldValueDuplicate: Duplicate value: {\"AppProtocol\":null,\"Name\":\"\",\"NodePort\":0,\
-                 \"Port\":80,\"Protocol\":\"TCP\",\"TargetPort\":0}",
+                "spec.ports[1] FieldValueDuplicate: Duplicate value: {\"Name\":\"\",\"Protocol\":\"TCP\",\"AppProtocol\":null,\"Port\":80,\
+                 \"TargetPort\":0,\"NodePort\":0}",
             ],
         ),
         (

@@ -1,5 +1,6 @@
 //! Validation across fields: what users run into, not all that a real server checks.
 
+mod job_status;
 mod pods;
 mod service;
 mod workloads;
@@ -31,6 +32,7 @@ pub(crate) fn updated(resource: &Resource, subresource: &str, old: &Value, new: 
     if subresource == "status" {
         match (resource.group.as_str(), resource.kind.as_str()) {
             ("apps", "Deployment") => workloads::deployment_status(new, &mut causes),
+            ("batch", "Job") => job_status::check(old, new, &mut causes),
             ("", "Service") => service::status(new, &mut causes),
             _ => {}
         }
@@ -45,9 +47,6 @@ pub(crate) fn updated(resource: &Resource, subresource: &str, old: &Value, new: 
         causes.extend(fixed);
     } else {
         causes.extend(fixed);
-        if resource.is("", "ConfigMap") || resource.is("", "Secret") {
-            causes.extend(metadata::created(resource, new));
-        }
         content(resource, new, false, &mut causes);
     }
     causes
@@ -94,7 +93,7 @@ fn data(kind: &str, object: &Value, causes: &mut Vec<Cause>) {
     for field in ["data", "binaryData"] {
         for (key, _) in object.get(field).and_then(Value::as_object).into_iter().flatten() {
             let at_key = format!("{field}[{key}]");
-            pods::problems(&at_key, &json!(key), names::data_key(key), causes);
+            pods::problems(&at_key, &json!(key), &names::data_key(key), causes);
             if field == "data" && binary.is_some_and(|binary| binary.contains_key(key)) {
                 causes.push(Cause::invalid(at_key, &json!(key), "duplicate of key present in binaryData"));
             }

@@ -246,7 +246,8 @@ pub(super) fn deployment(context: &Context, item: &Item) -> Result<Next, ApiErro
         })?;
     }
     if text(object, &["metadata", "annotations", REVISION]) != number.to_string() {
-        context.change(&stored, "", &|object| {
+        // Through the status, so that it is no new generation.
+        context.change(&stored, "status", &|object| {
             set(object, &["metadata", "annotations", REVISION], json!(number.to_string()));
             true
         })?;

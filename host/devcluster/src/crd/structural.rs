@@ -241,11 +241,6 @@ pub(crate) fn has_rules(schema: &Value) -> bool {
 
 fn validate_map(map: &Map<String, Value>, schema: &Value, path: &str, causes: &mut Vec<Cause>) {
     let join = |key: &str| if path.is_empty() { key.to_owned() } else { format!("{path}.{key}") };
-    for name in json::list(schema, &["required"]).iter().filter_map(Value::as_str) {
-        if !map.contains_key(name) {
-            causes.push(Cause::required(join(name), ""));
-        }
-    }
     let bound = |key: &str| schema.get(key).and_then(Value::as_u64);
     let count = map.len() as u64;
     if bound("maxProperties").is_some_and(|max| count > max) {
@@ -265,6 +260,11 @@ fn validate_map(map: &Map<String, Value>, schema: &Value, path: &str, causes: &m
                 causes.push(Cause::forbidden(join(key), "additional properties are not allowed"));
             }
             None => {}
+        }
+    }
+    for name in json::list(schema, &["required"]).iter().filter_map(Value::as_str) {
+        if !map.contains_key(name) {
+            causes.push(Cause::required(join(name), ""));
         }
     }
 }

@@ -26,7 +26,7 @@ fn strategic_merge_follows_the_merge_keys() {
     check(
         &two,
         &json!({"containers": [{"name": "c"}]}),
-        &json!({"containers": [{"name": "a", "image": "1"}, {"name": "b", "image": "1"}, {"name": "c"}]}),
+        &json!({"containers": [{"name": "c"}, {"name": "a", "image": "1"}, {"name": "b", "image": "1"}]}),
     );
     check(
         &two,
@@ -47,7 +47,7 @@ fn strategic_merge_follows_the_merge_keys() {
     check(
         &json!({"containers": [{"name": "a", "ports": [{"containerPort": 80}], "env": [{"name": "X", "value": "1"}]}]}),
         &json!({"containers": [{"name": "a", "ports": [{"containerPort": 81}], "env": [{"name": "X", "value": "2"}]}]}),
-        &json!({"containers": [{"name": "a", "ports": [{"containerPort": 80}, {"containerPort": 81}], "env": [{"name": "X", "value": "2"}]}]}),
+        &json!({"containers": [{"name": "a", "ports": [{"containerPort": 81}, {"containerPort": 80}], "env": [{"name": "X", "value": "2"}]}]}),
     );
 }
 

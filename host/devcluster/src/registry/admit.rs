@@ -13,7 +13,7 @@ use crate::{
     catalog::Resource,
     crd::{self, structural},
     json::{self, at, list, remove, set, text},
-    status::{ApiError, Cause},
+    status::{About, ApiError, Cause},
     store::Stored,
 };
 
@@ -38,7 +38,7 @@ impl Registry {
             return Ok(());
         }
         let Some(found) = self.store.get(NAMESPACES, "", namespace) else {
-            let about = crate::status::About { group: "", plural: "namespaces", kind: "Namespace" };
+            let about = About { group: "", plural: "namespaces", kind: "Namespace" };
             return Err(ApiError::not_found(about, namespace));
         };
         if at(&found.value, &["metadata", "deletionTimestamp"]).is_some() {
@@ -67,7 +67,21 @@ impl Registry {
         let (api_version, kind) = (resource.api_version(), &resource.kind);
         json::default(object, &["apiVersion"], json!(api_version));
         json::default(object, &["kind"], json!(kind));
-        if text(object, &["kind"]) != kind || text(object, &["apiVersion"]) != api_version {
+        let (given_version, given_kind) = (text(object, &["apiVersion"]), text(object, &["kind"]));
+        if given_kind != kind && given_version == api_version && resource.custom.is_some() {
+            let cause = Cause::invalid("kind", &json!(given_kind), &format!("must be {kind}"));
+            let about = About { kind: given_kind, ..resource.about() };
+            return Err(ApiError::invalid(about, text(object, &["metadata", "name"]), vec![cause]));
+        }
+        if given_kind != kind || given_version != api_version {
+            let known = self.catalog.by_kind(given_version, given_kind);
+            if resource.custom.is_none() && known.is_none_or(|known| known.custom.is_some()) {
+                return Err(ApiError::bad_request(format!(
+                    "{given_kind} in version {:?} cannot be handled as a {kind}: no kind {given_kind:?} is registered for \
+                     version {given_version:?} in scheme \"pkg/runtime/scheme.go:111\"",
+                    resource.version,
+                )));
+            }
             return Err(ApiError::bad_request(format!(
                 "the API version in the data ({}, Kind={}) does not match the expected API version ({api_version}, \
                  Kind={kind})",
@@ -87,20 +101,24 @@ impl Registry {
             }
         }
         if resource.namespaced {
-            json::default(object, &["metadata", "namespace"], json!(namespace));
-            let given = text(object, &["metadata", "namespace"]);
-            if given != namespace {
-                return Err(ApiError::bad_request(format!(
-                    "the namespace of the provided object does not match the namespace sent on the request ({given} != \
-                     {namespace})"
-                )));
+            if text(object, &["metadata", "namespace"]).is_empty() {
+                set(object, &["metadata", "namespace"], json!(namespace));
+            }
+            if text(object, &["metadata", "namespace"]) != namespace {
+                return Err(ApiError::bad_request(
+                    "the namespace of the provided object does not match the namespace sent on the request",
+                ));
             }
         } else {
             remove(object, &["metadata", "namespace"]);
         }
         if let Some(name) = name {
-            json::default(object, &["metadata", "name"], json!(name));
             let given = text(object, &["metadata", "name"]);
+            if given.is_empty() {
+                return Err(ApiError::bad_request(format!(
+                    "the name of the object ({name} based on URL) was undeterminable: name must be provided"
+                )));
+            }
             if given != name {
                 return Err(ApiError::bad_request(format!(
                     "the name of the object ({given}) does not match the name on the URL ({name})"
@@ -219,7 +237,8 @@ fn check_bytes(resource: &Resource, object: &Value) -> Result<(), ApiError> {
         let text = value.as_str().unwrap_or_default();
         if base64::Engine::decode(&base64::engine::general_purpose::STANDARD, text).is_err() {
             let good = |b: &u8| b.is_ascii_alphanumeric() || matches!(b, b'+' | b'/');
-            let place = text.bytes().position(|b| !good(&b)).unwrap_or(text.len());
+            // Where nothing is wrong but the length, it is the last group of four.
+            let place = text.bytes().position(|b| !good(&b)).unwrap_or(text.len() / 4 * 4);
             let (kind, version) = (&resource.kind, &resource.version);
             return Err(ApiError::bad_request(format!(
                 "{kind} in version {version:?} cannot be handled as a {kind}: illegal base64 data at input byte {place}"

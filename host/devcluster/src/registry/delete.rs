@@ -12,7 +12,7 @@ use super::{
 use crate::{
     catalog::Resource,
     json::{self, at, int, list, set, text},
-    status::{ApiError, Cause},
+    status::{About, ApiError, Cause},
     store::{Expect, Stored, Ticket, Write},
 };
 
@@ -40,6 +40,8 @@ pub(crate) struct DeleteOptions {
     pub(crate) dry_run: bool,
     /// What holds when neither the request nor the object says anything; the background when absent.
     pub(crate) fallback: Option<Propagation>,
+    /// What is said of the wish, whatever becomes of it.
+    pub(crate) warning: Option<&'static str>,
 }
 
 impl DeleteOptions {
@@ -54,6 +56,7 @@ impl DeleteOptions {
             dry_run: !list(body, &["dryRun"]).is_empty(),
             propagation: None,
             fallback: None,
+            warning: None,
         };
         options.set_propagation(text(body, &["propagationPolicy"]))?;
         match (body.get("orphanDependents").and_then(Value::as_bool), options.propagation) {
@@ -78,10 +81,9 @@ impl DeleteOptions {
                 let cause = Cause::not_supported(
                     "propagationPolicy",
                     &json!(other),
-                    &[json!("Foreground"), json!("Background"), json!("Orphan")],
+                    &[json!("Foreground"), json!("Background"), json!("Orphan"), json!("nil")],
                 );
-                let message = format!("DeleteOptions is invalid: propagationPolicy: {}", cause.message);
-                return Err(ApiError::new(422, "Invalid", message).with_cause(cause));
+                return Err(ApiError::invalid_options("DeleteOptions", cause));
             }
         };
         Ok(())
@@ -119,19 +121,24 @@ impl Registry {
         let old = &stored.value;
         let name = text(old, &["metadata", "name"]);
         if let Some(uid) = options.uid.as_deref().filter(|uid| *uid != stored.uid()) {
-            let why = format!("Precondition failed: UID in precondition: {uid}, UID in object meta: {}", stored.uid());
-            return Err(ApiError::conflict(resource.about(), name, &why));
+            let why = format!(
+                "the UID in the precondition ({uid}) does not match the UID in record ({}). The object might have been \
+                 deleted and then recreated",
+                stored.uid()
+            );
+            return Err(ApiError::conflict(by_kind(resource), name, &why));
         }
         if let Some(version) = options.resource_version.as_deref().filter(|v| *v != stored.revision.to_string()) {
             let why = format!(
-                "Precondition failed: ResourceVersion in precondition: {version}, ResourceVersion in object meta: {}",
+                "the ResourceVersion in the precondition ({version}) does not match the ResourceVersion in record ({}). The \
+                 object might have been modified",
                 stored.revision
             );
-            return Err(ApiError::conflict(resource.about(), name, &why));
+            return Err(ApiError::conflict(by_kind(resource), name, &why));
         }
         let marked = at(old, &["metadata", "deletionTimestamp"]).is_some();
         let mut new = old.clone();
-        set_propagation_finalizers(&mut new, options, marked);
+        set_propagation_finalizers(&mut new, options);
         let grace = grace_seconds(resource, old, options);
         let current_grace = int(old, &["metadata", "deletionGracePeriodSeconds"]).unwrap_or_default();
         // A second deletion may only shorten the grace.
@@ -153,7 +160,7 @@ impl Registry {
         }
         let view = |value: Value| self.view(resource, &Arc::new(Stored::new(value, stored.revision)));
         if options.dry_run {
-            let object = view(new);
+            let object = view(if removed { old.clone() } else { new });
             let (created, warnings) = (false, Vec::new());
             return Ok(Some(Outcome { object, created, removed, warnings, ticket: Ticket::done() }));
         }
@@ -174,6 +181,11 @@ impl Registry {
     }
 }
 
+/// Preconditions are refused by the name of the kind.
+fn by_kind(resource: &Resource) -> About<'_> {
+    About { plural: &resource.kind, ..resource.about() }
+}
+
 /// Only Pods end gracefully: one that runs somewhere gets its time.
 fn grace_seconds(resource: &Resource, pod: &Value, options: &DeleteOptions) -> i64 {
     if !resource.is("", "Pod") {
@@ -188,7 +200,7 @@ fn grace_seconds(resource: &Resource, pod: &Value, options: &DeleteOptions) -> i
     wanted.unwrap_or(30).clamp(0, 7 * 24 * 3600)
 }
 
-fn set_propagation_finalizers(object: &mut Value, options: &DeleteOptions, marked: bool) {
+fn set_propagation_finalizers(object: &mut Value, options: &DeleteOptions) {
     let wanted = options.propagation;
     let mut finalizers = list(object, &["metadata", "finalizers"]).to_vec();
     let has = |name: &str| finalizers.iter().any(|f| f == name);
@@ -199,14 +211,16 @@ fn set_propagation_finalizers(object: &mut Value, options: &DeleteOptions, marke
         None if has(FOREGROUND) => Propagation::Foreground,
         None => options.fallback.unwrap_or(Propagation::Background),
     };
-    if marked && wanted.is_none() {
-        return;
-    }
+    let before = finalizers.clone();
     finalizers.retain(|f| f != ORPHAN && f != FOREGROUND);
     match policy {
         Propagation::Orphan => finalizers.push(json!(ORPHAN)),
         Propagation::Foreground => finalizers.push(json!(FOREGROUND)),
         Propagation::Background => {}
+    }
+    // The same in another order is no change.
+    if before.len() == finalizers.len() && before.iter().all(|f| finalizers.contains(f)) {
+        return;
     }
     if finalizers.is_empty() {
         json::remove(object, &["metadata", "finalizers"]);

@@ -50,11 +50,11 @@ pub(super) fn creates_on_update(resource: &Resource) -> bool {
     matches!(
         (resource.group.as_str(), resource.kind.as_str()),
         ("coordination.k8s.io", "Lease")
-            | ("", "Endpoints" | "Event" | "LimitRange")
+            | ("", "Endpoints" | "Event" | "LimitRange" | "Service")
             | ("events.k8s.io", "Event")
-            | ("discovery.k8s.io", "EndpointSlice")
+            | ("coordination.k8s.io", "LeaseCandidate")
             | ("rbac.authorization.k8s.io", _)
-            | ("scheduling.k8s.io" | "node.k8s.io", _)
+            | ("node.k8s.io", _)
     ) && resource.custom.is_none()
 }
 
@@ -145,7 +145,10 @@ pub(super) fn bump_generation(resource: &Resource, old: &Value, new: &mut Value)
         }
         object
     };
-    if !same(&essence(old), &essence(new)) {
+    // Deployments count their annotations, too.
+    let annotations = |object: &Value| at(object, &["metadata", "annotations"]).cloned();
+    let annotated = resource.is("apps", "Deployment") && annotations(old) != annotations(new);
+    if annotated || !same(&essence(old), &essence(new)) {
         let generation = int(old, &["metadata", "generation"]).unwrap_or_default() + 1;
         set(new, &["metadata", "generation"], json!(generation));
     }

@@ -9,15 +9,27 @@ use super::{
 use crate::{
     catalog::Resource,
     json::{at, copy, int, set, text},
-    status::{ApiError, Cause},
+    status::{About, ApiError, Cause},
 };
 
 /// Where an object says how many replicas it wants.
-fn replicas_path(resource: &Resource) -> Vec<String> {
+pub(super) fn replicas_path(resource: &Resource) -> Vec<String> {
     match resource.custom.as_ref().and_then(|custom| custom.scale.as_ref()) {
         Some(paths) => paths.spec_replicas.clone(),
         None => vec!["spec".to_owned(), "replicas".to_owned()],
     }
+}
+
+fn negative(resource: &Resource, name: &str, replicas: &Value) -> ApiError {
+    let cause = match resource.custom.is_some() {
+        true => Cause::invalid(".spec.replicas", replicas, "should be a non-negative integer"),
+        false => Cause::invalid("spec.replicas", replicas, "must be greater than or equal to 0"),
+    };
+    let about = match resource.custom.is_some() {
+        true => resource.about(),
+        false => About { group: "autoscaling", plural: "scales", kind: "Scale" },
+    };
+    ApiError::invalid(about, name, vec![cause])
 }
 
 impl Registry {
@@ -50,9 +62,12 @@ impl Registry {
         let mut scale = json!({
             "kind": "Scale", "apiVersion": "autoscaling/v1",
             "metadata": {},
-            "spec": {"replicas": spec},
+            "spec": {},
             "status": {"replicas": status},
         });
+        if spec != 0 {
+            set(&mut scale, &["spec", "replicas"], json!(spec));
+        }
         for field in ["name", "namespace", "uid", "resourceVersion", "creationTimestamp"] {
             copy(object, &mut scale, &["metadata", field]);
         }
@@ -87,8 +102,7 @@ impl Registry {
         }
         if let Some(replicas) = at(scale, &["spec", "replicas"]) {
             if replicas.as_i64().is_none_or(|n| n < 0) {
-                let cause = Cause::invalid("spec.replicas", replicas, "must be greater than or equal to 0");
-                return Err(ApiError::invalid(resource.about(), name, vec![cause]));
+                return Err(negative(resource, name, replicas));
             }
             let path = replicas_path(resource);
             set(&mut config, &path.iter().map(String::as_str).collect::<Vec<_>>(), replicas.clone());
@@ -109,12 +123,10 @@ impl Registry {
             let live = self.get(resource, namespace, name)?;
             let mut scale = self.scale(resource, &live.value);
             edit(&mut scale)?;
-            self.check_preconditions(resource, name, &live, &scale)?;
+            self.check_preconditions(resource, name, &live, &scale, options.dry_run)?;
             let replicas = int(&scale, &["spec", "replicas"]).unwrap_or_default();
             if replicas < 0 {
-                let why = "must be greater than or equal to 0";
-                let cause = Cause::invalid("spec.replicas", &json!(replicas), why);
-                return Err(ApiError::invalid(resource.about(), name, vec![cause]));
+                return Err(negative(resource, name, &json!(replicas)));
             }
             let path = replicas_path(resource);
             let change = |object: &mut Value| {

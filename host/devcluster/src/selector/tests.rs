@@ -38,7 +38,8 @@ fn labels_select_as_the_api_says() {
         ("app=", false),
         ("none=", false),
     ] {
-        let parsed = Selector::parse(selector, "", |_| true).unwrap_or_else(|e| panic!("{selector}: {e}"));
+        let parsed =
+            Selector::parse(selector, "", |_| true, str::to_owned).unwrap_or_else(|e| panic!("{selector}: {e}"));
         assert_eq!(parsed.matches(&labelled), expected, "{selector}");
     }
 }
@@ -59,7 +60,7 @@ fn malformed_label_selectors_are_refused() {
         "-a=b",
         "app like (x)",
     ] {
-        let error = Selector::parse(selector, "", |_| true).expect_err(selector);
+        let error = Selector::parse(selector, "", |_| true, str::to_owned).expect_err(selector);
         assert_eq!(error.code, 400, "{selector}");
     }
 }
@@ -67,6 +68,7 @@ fn malformed_label_selectors_are_refused() {
 #[test]
 fn fields_select_and_unknown_fields_are_refused() {
     let object = pod(&json!({}));
+    let unknown = |field: &str| format!("field label not supported: {field}");
     let known = |field: &str| matches!(field, "metadata.name" | "spec.nodeName" | "spec.hostNetwork");
     for (selector, expected) in [
         ("metadata.name=p", true),
@@ -75,11 +77,11 @@ fn fields_select_and_unknown_fields_are_refused() {
         ("spec.nodeName=", false),
         ("spec.hostNetwork=false", true),
     ] {
-        assert_eq!(Selector::parse("", selector, known).unwrap().matches(&object), expected, "{selector}");
+        assert_eq!(Selector::parse("", selector, known, unknown).unwrap().matches(&object), expected, "{selector}");
     }
-    let error = Selector::parse("", "spec.replicas=1", known).unwrap_err();
+    let error = Selector::parse("", "spec.replicas=1", known, unknown).unwrap_err();
     assert_eq!(error.message, "field label not supported: spec.replicas");
-    assert_eq!(Selector::parse("", "metadata.name", known).unwrap_err().code, 400);
+    assert_eq!(Selector::parse("", "metadata.name", known, unknown).unwrap_err().code, 400);
 }
 
 #[test]

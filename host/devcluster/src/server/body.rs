@@ -3,7 +3,7 @@
 use std::fmt;
 
 use serde::de::{Deserialize, DeserializeSeed, Deserializer, MapAccess, SeqAccess, Visitor};
-use serde_json::{Map, Number, Value};
+use serde_json::{Map, Value};
 
 use crate::{
     json::{DEPTH_MAX, is_deeper},
@@ -35,6 +35,7 @@ pub(super) fn decode(bytes: &[u8]) -> Result<Decoded, ApiError> {
             let text = std::str::from_utf8(bytes).map_err(|_| ApiError::bad_request("the body is not UTF-8"))?;
             let value = serde_saphyr::from_str::<Value>(text)
                 .map_err(|error| ApiError::bad_request(format!("error converting YAML to JSON: {error}")))?;
+            let value = crate::json::whole_numbers(value);
             if is_deeper(&value, DEPTH_MAX) {
                 return Err(ApiError::bad_request(format!("the body is nested deeper than {DEPTH_MAX} levels")));
             }
@@ -85,7 +86,7 @@ impl<'de> Visitor<'de> for Seed<'_> {
     }
 
     fn visit_f64<E>(self, value: f64) -> Result<Value, E> {
-        Ok(Number::from_f64(value).map_or(Value::Null, Value::Number))
+        Ok(crate::json::number(value))
     }
 
     fn visit_str<E>(self, value: &str) -> Result<Value, E> {

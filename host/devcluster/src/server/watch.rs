@@ -43,13 +43,16 @@ pub(super) struct Page {
 }
 
 fn list_options_invalid(field: &str, why: &str) -> ApiError {
-    let cause = Cause::forbidden(field, why);
-    let message = format!("ListOptions.meta.k8s.io \"\" is invalid: {field}: {}", cause.message);
-    ApiError::new(422, "Invalid", message).with_cause(cause)
+    ApiError::invalid_options("ListOptions", Cause::forbidden(field, why))
 }
 
 fn parse_version(text: &str) -> Result<u64, ApiError> {
-    text.parse().map_err(|_| ApiError::bad_request(format!("invalid resource version {text:?}")))
+    text.parse().map_err(|_| {
+        ApiError::bad_request(format!(
+            "invalid resource version: resourceVersion: Invalid value: {text:?}: strconv.ParseUint: parsing {text:?}: \
+             invalid syntax"
+        ))
+    })
 }
 
 impl Call {
@@ -112,8 +115,7 @@ impl Call {
                 return Err(ApiError::version_too_large(version, current));
             }
             if matching == "Exact" && version != current {
-                let found = store.snapshot(&resource.table, version);
-                let found = found.ok_or_else(|| {
+                let found = store.list_at(&resource.table, namespace, version).map_err(|_| {
                     ApiError::expired(format!("The resourceVersion for the provided list is too old: {version}"))
                 })?;
                 return Ok(cut(select(&found), limit, version, selector.is_empty()));
@@ -229,13 +231,22 @@ fn write_token(revision: u64, (namespace, name): &(String, String)) -> String {
 }
 
 fn read_token(token: &str) -> Result<(u64, (String, String)), ApiError> {
-    let read = || {
-        let bytes = base64::engine::general_purpose::URL_SAFE_NO_PAD.decode(token).ok()?;
-        let value = serde_json::from_slice::<Value>(&bytes).ok()?;
-        let revision = value.get("rv")?.as_u64()?;
-        Some((revision, (text(&value, &["ns"]).to_owned(), text(&value, &["start"]).to_owned())))
-    };
-    read().ok_or_else(|| ApiError::bad_request("continue key is not valid"))
+    let refuse = |why: &str| ApiError::bad_request(format!("invalid continue token: continue key is not valid: {why}"));
+    let bytes = base64::engine::general_purpose::URL_SAFE_NO_PAD.decode(token).map_err(|error| match error {
+        base64::DecodeError::InvalidByte(place, _) => refuse(&format!("illegal base64 data at input byte {place}")),
+        _ => refuse(&format!("illegal base64 data at input byte {}", token.len())),
+    })?;
+    let value = serde_json::from_slice::<Value>(&bytes).map_err(|_| match bytes.first().copied().map(char::from) {
+        None => refuse("unexpected end of JSON input"),
+        // As Go quotes a character that cannot be seen.
+        Some(found) if found.is_control() => {
+            refuse(&format!("invalid character '\\u{:04x}' looking for beginning of value", u32::from(found)))
+        }
+        Some(found) => refuse(&format!("invalid character '{found}' looking for beginning of value")),
+    })?;
+    let revision =
+        value.get("rv").and_then(Value::as_u64).ok_or_else(|| refuse("incorrect encoded start resourceVersion"))?;
+    Ok((revision, (text(&value, &["ns"]).to_owned(), text(&value, &["start"]).to_owned())))
 }
 
 struct Watcher {

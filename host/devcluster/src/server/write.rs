@@ -4,13 +4,19 @@ use axum::{body::Body, response::Response};
 use http::StatusCode;
 use serde_json::{Value, json};
 
-use super::{Call, PROTOBUF, body, journal::PatchKind, json_response, list_bytes, protobuf, request::Target, review};
+use super::{
+    Call, PROTOBUF, body, journal::PatchKind, json_response, list_bytes, protobuf, request::Target, review, warned,
+};
 use crate::{
     catalog::Resource,
     json::{self, text},
     registry::{DeleteOptions, Edit, Outcome, Propagation},
-    status::{self, ApiError},
+    status::{self, ApiError, Cause},
 };
+
+/// What is said when Jobs are deleted without a word about their Pods.
+const PODS_STAY: &str = "child pods are preserved by default when jobs are deleted; set propagationPolicy=Background to \
+                         remove them or set propagationPolicy=Orphan to suppress this warning";
 
 impl Call {
     /// Waits until the write is safe, then answers with the object.
@@ -165,14 +171,12 @@ impl Call {
             self.note_preconditions(object);
         }
         if applying && self.query.get("fieldManager").is_empty() {
-            let why =
-                "PatchOptions.meta.k8s.io \"\" is invalid: fieldManager: Required value: is required for apply patch";
-            return Err(ApiError::new(422, "Invalid", why));
+            let cause = Cause::required("fieldManager", "is required for apply patch");
+            return Err(ApiError::invalid_options("PatchOptions", cause));
         }
         if force && !applying {
-            let why =
-                "PatchOptions.meta.k8s.io \"\" is invalid: force: Forbidden: may not be specified for non-apply patch";
-            return Err(ApiError::new(422, "Invalid", why));
+            let cause = Cause::forbidden("force", "may not be specified for non-apply patch");
+            return Err(ApiError::invalid_options("PatchOptions", cause));
         }
         let manager = self.manager();
         let options = self.options(&manager, &duplicates)?;
@@ -204,15 +208,19 @@ impl Call {
             () => body::decode(&bytes)?.value,
         };
         let mut options = DeleteOptions::parse(&value)?;
-        if !self.query.get("propagationPolicy").is_empty() {
+        // Options in the body are all the options: those of the address are not looked at then.
+        if value.is_null() {
             options.set_propagation(self.query.get("propagationPolicy"))?;
+            options.grace_seconds = self.query.get("gracePeriodSeconds").parse().ok();
+            options.dry_run = self.dry_run()?;
         }
-        if let Ok(seconds) = self.query.get("gracePeriodSeconds").parse() {
-            options.grace_seconds = Some(seconds);
-        }
-        options.dry_run |= self.dry_run()?;
         // As in the first version of the kind: clients that want its Pods gone say so.
-        options.fallback = resource.is("batch", "Job").then_some(Propagation::Orphan);
+        if resource.is("batch", "Job") {
+            options.fallback = Some(Propagation::Orphan);
+            if options.propagation.is_none() {
+                options.warning = Some(PODS_STAY);
+            }
+        }
         self.note(|request| {
             request.dry_run = options.dry_run;
             request.propagation = options.propagation;
@@ -227,19 +235,22 @@ impl Call {
             return Err(ApiError::method_not_allowed());
         }
         let options = self.delete_options(resource, body).await?;
+        let said = options.warning.map(str::to_owned).into_iter().collect::<Vec<_>>();
         let namespace = target.namespace.as_deref().unwrap_or_default();
         let name = target.name.as_deref().unwrap_or_default();
-        let outcome = self.registry().delete(resource, namespace, name, &options)?;
+        let outcome = self.registry().delete(resource, namespace, name, &options);
+        let outcome = outcome.map_err(|error| error.with_warnings(&said))?.saying(said);
         if !outcome.removed {
             return self.finish(resource, outcome).await;
         }
         outcome.ticket.wait().await.map_err(ApiError::internal)?;
         // Pods and services answer with the object, as the real ones do.
         if resource.is("", "Pod") || resource.is("", "Service") {
-            return self.respond(resource, StatusCode::OK, &outcome.object, &[]);
+            return self.respond(resource, StatusCode::OK, &outcome.object, &outcome.warnings);
         }
         let answer = status::deleted(resource.about(), name, outcome.object.uid());
-        Ok(json_response(StatusCode::OK, answer.to_string().into()))
+        let response = json_response(StatusCode::OK, answer.to_string().into());
+        Ok(warned(response, &outcome.warnings))
     }
 
     pub(super) async fn delete_collection(
@@ -265,14 +276,16 @@ impl Call {
             match self.registry().delete(resource, namespace, name, &options) {
                 Ok(outcome) => {
                     outcome.ticket.wait().await.map_err(ApiError::internal)?;
-                    deleted.push(outcome.object);
+                    // As it was when it was found.
+                    deleted.push(object);
                 }
                 Err(error) if error.code == 404 => {}
                 Err(error) => return Err(error),
             }
         }
         let metadata = json!({"resourceVersion": self.registry().store.revision().to_string()});
-        let bytes = list_bytes(&resource.list_kind, &resource.api_version(), &metadata, &deleted);
-        Ok(json_response(StatusCode::OK, bytes))
+        let bytes = list_bytes(resource, &metadata, &deleted);
+        let said = options.warning.map(str::to_owned).into_iter().collect::<Vec<_>>();
+        Ok(warned(json_response(StatusCode::OK, bytes), &said))
     }
 }

@@ -16,8 +16,42 @@ use crate::{
 /// Resources of which a node may promise more than it has.
 const OVERCOMMITTED: [&str; 3] = ["cpu", "memory", "ephemeral-storage"];
 
+/// Where a volume can come from, in the order in which a real server looks.
+const VOLUME_SOURCES: [&str; 30] = [
+    "emptyDir",
+    "hostPath",
+    "gitRepo",
+    "gcePersistentDisk",
+    "awsElasticBlockStore",
+    "secret",
+    "nfs",
+    "iscsi",
+    "glusterfs",
+    "flocker",
+    "persistentVolumeClaim",
+    "rbd",
+    "cinder",
+    "cephfs",
+    "quobyte",
+    "downwardAPI",
+    "fc",
+    "flexVolume",
+    "configMap",
+    "azureFile",
+    "vsphereVolume",
+    "photonPersistentDisk",
+    "portworxVolume",
+    "azureDisk",
+    "storageos",
+    "projected",
+    "scaleIO",
+    "csi",
+    "ephemeral",
+    "image",
+];
+
 /// Adds a cause for each problem.
-pub(super) fn problems(field: &str, value: &Value, problems: Vec<String>, causes: &mut Vec<Cause>) {
+pub(super) fn problems(field: &str, value: &Value, problems: &[String], causes: &mut Vec<Cause>) {
     causes.extend(problems.iter().map(|problem| Cause::invalid(field, value, problem)));
 }
 
@@ -41,6 +75,11 @@ pub(super) fn pod_spec(spec: &Value, claims: Vec<&str>, field: &str, causes: &mu
     let mut volumes = HashSet::new();
     for (index, volume) in list(spec, &["volumes"]).iter().enumerate() {
         let at_volume = format!("{field}.volumes[{index}]");
+        let right = causes.len();
+        let given = VOLUME_SOURCES.iter().filter(|source| volume.get(**source).is_some());
+        causes.extend(given.skip(1).map(|source| {
+            Cause::forbidden(format!("{at_volume}.{source}"), "may not specify more than 1 volume type")
+        }));
         for (kind, name) in [("configMap", "name"), ("secret", "secretName"), ("persistentVolumeClaim", "claimName")] {
             if volume.get(kind).is_some_and(|source| text(source, &[name]).is_empty()) {
                 causes.push(Cause::required(format!("{at_volume}.{kind}.{name}"), ""));
@@ -48,8 +87,12 @@ pub(super) fn pod_spec(spec: &Value, claims: Vec<&str>, field: &str, causes: &mu
         }
         let name = text(volume, &["name"]);
         label_name(name, &format!("{at_volume}.name"), causes);
-        if !volumes.insert(name) {
+        if volumes.contains(name) {
             causes.push(Cause::duplicate(format!("{at_volume}.name"), &json!(name)));
+        }
+        // One that is not right is not there to be mounted.
+        if causes.len() == right {
+            volumes.insert(name);
         }
     }
     volumes.extend(claims);
@@ -86,7 +129,7 @@ pub(super) fn pod_spec(spec: &Value, claims: Vec<&str>, field: &str, causes: &mu
     labels(spec.get("nodeSelector"), &format!("{field}.nodeSelector"), causes);
     let account = text(spec, &["serviceAccountName"]);
     if !account.is_empty() {
-        problems(&format!("{field}.serviceAccountName"), &json!(account), names::dns_name(account), causes);
+        problems(&format!("{field}.serviceAccountName"), &json!(account), &names::dns_name(account), causes);
     }
 }
 
@@ -94,7 +137,7 @@ fn label_name(name: &str, field: &str, causes: &mut Vec<Cause>) {
     if name.is_empty() {
         causes.push(Cause::required(field, ""));
     } else {
-        problems(field, &json!(name), names::dns_label(name), causes);
+        problems(field, &json!(name), &names::dns_label(name), causes);
     }
 }
 
@@ -112,13 +155,13 @@ fn container(container: &Value, volumes: &HashSet<&str>, field: &str, causes: &m
             if bad.is_empty() && !port_names.insert(name) {
                 causes.push(Cause::duplicate(format!("{at_port}.name"), &json!(name)));
             }
-            problems(&format!("{at_port}.name"), &json!(name), bad, causes);
+            problems(&format!("{at_port}.name"), &json!(name), &bad, causes);
         }
         match int(port, &["containerPort"]).unwrap_or_default() {
             0 => causes.push(Cause::required(format!("{at_port}.containerPort"), "")),
             number => {
                 let at_number = format!("{at_port}.containerPort");
-                problems(&at_number, &json!(number), names::port_number(number), causes);
+                problems(&at_number, &json!(number), &names::port_number(number), causes);
             }
         }
         protocol(port, &at_port, causes);
@@ -210,10 +253,10 @@ pub(super) fn protocol(port: &Value, field: &str, causes: &mut Vec<Cause>) {
 /// A port by its number or its name.
 pub(super) fn port(port: Option<&Value>, field: &str, causes: &mut Vec<Cause>) {
     match port {
-        Some(Value::String(name)) => problems(field, &json!(name), names::port_name(name), causes),
+        Some(Value::String(name)) => problems(field, &json!(name), &names::port_name(name), causes),
         other => {
             let number = other.and_then(Value::as_i64).unwrap_or_default();
-            problems(field, &json!(number), names::port_number(number), causes);
+            problems(field, &json!(number), &names::port_number(number), causes);
         }
     }
 }

@@ -36,7 +36,7 @@ pub(super) fn service(object: &Value, causes: &mut Vec<Cause>) {
             if name.is_empty() {
                 causes.push(Cause::required("spec.externalName", ""));
             } else {
-                problems("spec.externalName", &json!(name), names::dns_name(name), causes);
+                problems("spec.externalName", &json!(name), &names::dns_name(name), causes);
             }
         }
         _ => {}
@@ -50,18 +50,18 @@ pub(super) fn service(object: &Value, causes: &mut Vec<Cause>) {
                 causes.push(Cause::required(format!("{field}.name"), ""));
             }
         } else {
-            problems(&format!("{field}.name"), &json!(name), names::dns_label(name), causes);
+            problems(&format!("{field}.name"), &json!(name), &names::dns_label(name), causes);
             if !seen.insert(name) {
                 causes.push(Cause::duplicate(format!("{field}.name"), &json!(name)));
             }
         }
         let number = int(entry, &["port"]).unwrap_or_default();
-        problems(&format!("{field}.port"), &json!(number), names::port_number(number), causes);
+        problems(&format!("{field}.port"), &json!(number), &names::port_number(number), causes);
         protocol(entry, &field, causes);
         port(entry.get("targetPort"), &format!("{field}.targetPort"), causes);
         let application = text(entry, &["appProtocol"]);
         if !application.is_empty() {
-            problems(&format!("{field}.appProtocol"), &json!(application), names::label_key(application), causes);
+            problems(&format!("{field}.appProtocol"), &json!(application), &names::label_key(application), causes);
         }
     }
     labels(at(object, &["spec", "selector"]), "spec.selector", causes);
@@ -80,10 +80,13 @@ pub(super) fn service(object: &Value, causes: &mut Vec<Cause>) {
     for (index, entry) in ports.iter().enumerate() {
         let (protocol, number) = (text(entry, &["protocol"]), int(entry, &["port"]).unwrap_or_default());
         if !seen.insert((protocol, number)) {
-            // In the fields of the server's own type.
-            let shown = json!({"Name": "", "Protocol": protocol, "AppProtocol": null, "Port": number, "TargetPort": 0,
-                "NodePort": 0});
-            causes.push(Cause::duplicate(format!("spec.ports[{index}]"), &shown));
+            // In the fields of the server's own type, and in their order.
+            let message = format!(
+                "Duplicate value: {{\"Name\":\"\",\"Protocol\":{},\"AppProtocol\":null,\"Port\":{number},\"TargetPort\":0,\
+                 \"NodePort\":0}}",
+                json!(protocol)
+            );
+            causes.push(Cause { reason: "FieldValueDuplicate", message, field: format!("spec.ports[{index}]") });
         }
     }
     if at(object, &["spec", "allocateLoadBalancerNodePorts"]).is_some() && kind != "LoadBalancer" {
@@ -151,5 +154,12 @@ pub(super) fn status(object: &Value, causes: &mut Vec<Cause>) {
     if text(object, &["spec", "type"]) != "LoadBalancer" && !ingress.is_empty() {
         let why = "may only be used when `spec.type` is 'LoadBalancer'";
         causes.push(Cause::forbidden("status.loadBalancer.ingress", why));
+        return;
+    }
+    for (index, entry) in ingress.iter().enumerate() {
+        if !text(entry, &["ip"]).is_empty() && text(entry, &["ipMode"]).is_empty() {
+            let field = format!("status.loadBalancer.ingress[{index}].ipMode");
+            causes.push(Cause::required(field, "must be specified when `ip` is set"));
+        }
     }
 }
