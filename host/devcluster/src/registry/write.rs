@@ -465,7 +465,7 @@ impl Registry {
         let api_version = resource.api_version();
         let by = By { manager: options.manager, api_version: &api_version, subresource, now: &now };
         let reset = reset_fields(resource, subresource);
-        managers.apply(live, config, resource.root(), by, force, reset).map_err(|error| match error {
+        managers.apply_as_kubectl(live, config, resource.root(), by, force, reset).map_err(|error| match error {
             ApplyError::Conflicts(conflicts) => conflict_status(&conflicts),
             ApplyError::Typed(errors) => untyped(resource, config, &errors),
         })
