@@ -5,8 +5,11 @@
 //! so a lost or repeated item does no harm. Nothing polls. The controllers write through the registry like clients.
 
 mod behaviour;
+mod cron;
+mod cronjobs;
 mod events;
 mod garbage;
+mod history;
 mod jobs;
 mod kubelet;
 mod namespaces;
@@ -90,6 +93,7 @@ pub(crate) fn start(registry: &Arc<Registry>, workloads: bool, pace: Pace, stopp
     let context = Context {
         registry: Arc::clone(registry),
         second: pace.second,
+        schedules: cronjobs::Clock::new(pace.second),
         clocks: Clocks::default(),
         losses: Mutex::new(jobs::Losses::since(registry.store.revision())),
         // Revisions jump at a restart, so addresses given before are not given again soon.
@@ -108,6 +112,7 @@ struct Context {
     registry: Arc<Registry>,
     /// How long a second of a deadline is.
     second: Duration,
+    schedules: cronjobs::Clock,
     clocks: Clocks,
     losses: Mutex<jobs::Losses>,
     kubelet: Kubelet,
@@ -216,6 +221,7 @@ impl Controllers {
             replicas::enqueue(&self.context, change, &mut self.queue);
             network::enqueue(&self.context, change, &mut self.queue);
             storage::enqueue(change, &mut self.queue);
+            cronjobs::enqueue(&self.context, change, &mut self.queue);
         }
     }
 
@@ -232,6 +238,7 @@ impl Controllers {
             Role::StatefulSet => sets::stateful_set(context, &item),
             Role::DaemonSet => sets::daemon_set(context, &item),
             Role::Job => jobs::job(context, &item),
+            Role::CronJob => cronjobs::cron_job(context, &item),
             Role::Pod => pods::pod(context, &item),
             Role::Claim => storage::claim(context, &item),
             Role::Volume => storage::volume(context, &item, &mut self.queue),

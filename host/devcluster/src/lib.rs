@@ -23,15 +23,19 @@
 //! same. A PersistentVolumeClaim, a Service of type `LoadBalancer` or an Ingress with `run: hang` never gets a volume or an
 //! address, and with `after` late; so does a CustomResourceDefinition become established and served.
 //!
-//! What goes wrong is also told in Events, as a kubelet and a scheduler would.
+//! What happens is also told in Events, as controllers, a kubelet and a scheduler would.
+//!
+//! A CronJob makes a Job when its schedule comes round; [`Config::second`] makes that sooner, too. A node that is cordoned or
+//! tainted takes no new Pods, and evictions keep to PodDisruptionBudgets, so that `kubectl drain` works. A
+//! HorizontalPodAutoscaler keeps the number of replicas between its bounds and measures nothing.
 //!
 //! A Job makes its next Pod at once after a failure, and restarts in its Pods do not wait longer and longer. Failure and
 //! success policies of Jobs are not known.
 //!
 //! # What is not there
 //!
-//! Users, roles and quotas mean nothing; admission webhooks and policies are kept and never asked; a CronJob makes no Jobs;
-//! `exec`, `attach`, `port-forward` and proxies are not offered; definitions convert with strategy `None` only.
+//! Users, roles and quotas mean nothing; admission webhooks and policies are kept and never asked; `exec`, `attach`,
+//! `port-forward` and proxies are not offered; definitions convert with strategy `None` only.
 //!
 //! # Tests
 //!
@@ -79,7 +83,7 @@ pub struct Config {
     /// How long a Pod takes from being created to being ready, and a container to end.
     pub ready_delay: Duration,
     /// How long a second lasts where a controller counts them: `progressDeadlineSeconds`, `activeDeadlineSeconds`,
-    /// `ttlSecondsAfterFinished`, and the wait before a container is started again. Tests make it short. Grace periods and
+    /// `ttlSecondsAfterFinished`, the schedules of CronJobs, and the wait before a container is started again. Tests make it short. Grace periods and
     /// the times in objects stay real.
     pub second: Duration,
 }

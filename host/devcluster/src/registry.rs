@@ -6,6 +6,7 @@
 mod admit;
 mod convert;
 mod delete;
+mod evict;
 mod rules;
 mod scale;
 mod write;

@@ -4,11 +4,11 @@
 
 use std::time::Duration;
 
-use serde_json::Value;
+use serde_json::{Value, json};
 use tokio::time::Instant;
 
-use super::{Context, controller_of};
-use crate::json::{at, text};
+use super::{Context, NODE, controller_of, pods::NODES};
+use crate::json::{at, list, text};
 
 /// Annotations by which an object says how its workload behaves.
 pub(super) mod knob {
@@ -61,6 +61,11 @@ pub trait Surroundings {
     fn object(&self, uid: &str) -> Option<Value>;
     /// How many Pods that this object owns have failed.
     fn failed_pods_of(&self, uid: &str) -> u64;
+
+    /// Why the node takes no such Pod, as a scheduler says it; `None` when it does.
+    fn refusal(&self, _pod: &Value) -> Option<String> {
+        None
+    }
 }
 
 /// The value of an annotation of an object or of the controllers above it.
@@ -138,6 +143,30 @@ impl Surroundings for Context {
         });
         u64::try_from(failed.count()).unwrap_or(u64::MAX)
     }
+
+    fn refusal(&self, pod: &Value) -> Option<String> {
+        let node = self.registry.store.get(NODES, "", NODE)?;
+        let unschedulable = json!({"key": "node.kubernetes.io/unschedulable", "effect": "NoSchedule"});
+        let cordoned = at(&node.value, &["spec", "unschedulable"]) == Some(&Value::Bool(true));
+        if cordoned && !tolerates(pod, &unschedulable) {
+            return Some("1 node(s) were unschedulable".to_owned());
+        }
+        let refusing = |taint: &&Value| matches!(text(taint, &["effect"]), "NoSchedule" | "NoExecute");
+        let taint = list(&node.value, &["spec", "taints"]).iter().filter(refusing).find(|it| !tolerates(pod, it))?;
+        let (key, value) = (text(taint, &["key"]), text(taint, &["value"]));
+        Some(format!("1 node(s) had untolerated taint {{{key}: {value}}}"))
+    }
+}
+
+/// Whether a Pod tolerates a taint of a node.
+fn tolerates(pod: &Value, taint: &Value) -> bool {
+    list(pod, &["spec", "tolerations"]).iter().any(|toleration| {
+        let part = |field: &str| text(toleration, &[field]);
+        let effect = part("effect").is_empty() || part("effect") == text(taint, &["effect"]);
+        let exists = part("operator") == "Exists";
+        let key = part("key") == text(taint, &["key"]) || (part("key").is_empty() && exists);
+        effect && key && (exists || part("value") == text(taint, &["value"]))
+    })
 }
 
 impl Context {

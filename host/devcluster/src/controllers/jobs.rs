@@ -11,7 +11,7 @@ use tokio::time::Instant;
 use super::{
     Context, Next, condition, controller_of, is_terminating, is_true, kubelet, make_condition,
     pods::PODS,
-    replicas::{Census, JOBS, count, pod_of},
+    replicas::{Census, JOBS, count, create_pod, delete_pod, pod_of},
     work::Item,
 };
 use crate::{
@@ -24,6 +24,7 @@ use crate::{
 const INDEX: &str = "batch.kubernetes.io/job-completion-index";
 /// Changes read at once.
 const CHANGES_MAX: usize = 256;
+const REPORTER: &str = "job-controller";
 const START: &str = "start";
 const FINISH: &str = "finish";
 
@@ -194,6 +195,9 @@ pub(super) fn job(context: &Context, item: &Item) -> Result<Next, ApiError> {
     if condition(object, "Suspended").is_some() {
         let resumed = make_condition(object, "Suspended", false, "JobResumed", "Job resumed");
         set(&mut status, &["conditions"], json!([resumed]));
+        if is_true(object, "Suspended") {
+            context.note(object, REPORTER, "Resumed", "Job resumed")?;
+        }
     }
     context.set_status(&stored, &status)?;
     Ok(deadline.map_or(Next::Done, Next::At))
@@ -235,13 +239,13 @@ fn finish(
         set(&mut status, &["conditions"], json!(verdict.conditions(&stored.value, false)));
         context.set_status(stored, &status)?;
         if !verdict.good {
-            context.warn(&stored.value, "job-controller", &verdict.reason, &verdict.message)?;
+            context.warn(&stored.value, REPORTER, &verdict.reason, &verdict.message)?;
         }
         // The write brings the item back.
         return Ok(Next::Done);
     }
     for pod in &tally.census.active {
-        context.delete(pod, DeleteOptions::default())?;
+        delete_pod(context, &stored.value, REPORTER, pod)?;
     }
     let last = active == 0 && tally.census.terminating == 0;
     tally.write(&mut status, 0);
@@ -249,6 +253,7 @@ fn finish(
     if last {
         if verdict.good {
             set(&mut status, &["completionTime"], json!(json::now()));
+            context.note(&stored.value, REPORTER, "Completed", "Job completed")?;
         }
         context.clocks.begin_again(stored.uid(), FINISH);
     }
@@ -259,13 +264,16 @@ fn finish(
 
 fn suspend(context: &Context, stored: &Stored, tally: &Tally) -> Result<Next, ApiError> {
     for pod in &tally.census.active {
-        context.delete(pod, DeleteOptions::default())?;
+        delete_pod(context, &stored.value, REPORTER, pod)?;
     }
     let mut status = stored.value.get("status").cloned().unwrap_or_else(|| json!({}));
     remove(&mut status, &["startTime"]);
     tally.write(&mut status, 0);
     let suspended = make_condition(&stored.value, "Suspended", true, "JobSuspended", "Job suspended");
     set(&mut status, &["conditions"], json!([suspended]));
+    if !is_true(&stored.value, "Suspended") {
+        context.note(&stored.value, REPORTER, "Suspended", "Job suspended")?;
+    }
     context.set_status(stored, &status)?;
     Ok(Next::Done)
 }
@@ -285,9 +293,9 @@ fn work(context: &Context, object: &Value, tally: &Tally) -> Result<i64, ApiErro
     let active = count(tally.census.active.len());
     let surplus = usize::try_from(active - wanted).unwrap_or_default();
     for pod in tally.census.active.iter().take(surplus) {
-        context.delete(pod, DeleteOptions::default())?;
+        delete_pod(context, object, REPORTER, pod)?;
     }
-    let (namespace, name) = (text(object, &["metadata", "namespace"]), text(object, &["metadata", "name"]));
+    let name = text(object, &["metadata", "name"]);
     let template = at(object, &["spec", "template"]).cloned().unwrap_or_default();
     let indexed = text(object, &["spec", "completionMode"]) == "Indexed";
     let mut taken = if indexed { taken_indexes(context, object) } else { BTreeSet::new() };
@@ -303,7 +311,7 @@ fn work(context: &Context, object: &Value, tally: &Tally) -> Result<i64, ApiErro
                 set(&mut pod, &["metadata", place, INDEX], json!(index.to_string()));
             }
         }
-        context.create("v1", "Pod", namespace, pod)?;
+        create_pod(context, object, REPORTER, pod)?;
     }
     Ok(wanted)
 }

@@ -153,6 +153,31 @@ pub(super) fn status(pod: &Value, behaviour: &Behaviour, shown: Shown, address: 
     status
 }
 
+/// What the kubelet tells of containers that this status shows to have been started since the Pod was last written.
+pub(super) fn starts(pod: &Value, status: &Value) -> Vec<(&'static str, String)> {
+    let mut out = Vec::new();
+    for (field, known) in [("initContainers", "initContainerStatuses"), ("containers", "containerStatuses")] {
+        for container in list(pod, &["spec", field]) {
+            let name = text(container, &["name"]);
+            let find = |statuses: &'_ [Value]| {
+                let found = statuses.iter().find(|it| text(it, &["name"]) == name);
+                found.map(|it| text(it, &["containerID"]).to_owned()).unwrap_or_default()
+            };
+            let (before, now) = (find(list(pod, &["status", known])), find(list(status, &[known])));
+            if now.is_empty() || now == before {
+                continue;
+            }
+            let image = text(container, &["image"]);
+            let present =
+                format!("Container image {image:?} already present on machine and can be accessed by the pod");
+            out.push(("Pulled", present));
+            out.push(("Created", "Container created".to_owned()));
+            out.push(("Started", "Container started".to_owned()));
+        }
+    }
+    out
+}
+
 /// What the kubelet warns of when a Pod begins to show this: reasons and messages.
 pub(super) fn warnings(pod: &Value, behaviour: &Behaviour, shown: Shown) -> Vec<(&'static str, String)> {
     let subject = behaviour.container.as_deref();

@@ -4,7 +4,7 @@ use serde_json::{Value, json};
 use tokio::time::Instant;
 
 use super::{
-    Context, Next, is_terminating, is_true, make_condition,
+    Context, Next, condition, finish, is_terminating, is_true, make_condition,
     pods::PODS,
     reference_to,
     replicas::{count, generation},
@@ -12,19 +12,23 @@ use super::{
 };
 use crate::{
     json::{self, at, copy, int, list, set, text},
+    registry::Options,
     selector::label_selector_matches,
     status::ApiError,
     store::{Change, Stored},
 };
 
 const SERVICES: &str = "/services";
+const SCALERS: &str = "autoscaling/horizontalpodautoscalers";
+/// Who tells of what a scaler does.
+const SCALER: &str = "horizontal-pod-autoscaler";
 const BUDGETS: &str = "policy/poddisruptionbudgets";
 
 pub(super) fn enqueue(context: &Context, change: &Change, queue: &mut Queue) {
     let role = match &*change.table {
         SERVICES => Some(Role::Service),
         "networking.k8s.io/ingresses" => Some(Role::Ingress),
-        "autoscaling/horizontalpodautoscalers" => Some(Role::Scaler),
+        SCALERS => Some(Role::Scaler),
         BUDGETS => Some(Role::Budget),
         _ => None,
     };
@@ -35,6 +39,13 @@ pub(super) fn enqueue(context: &Context, change: &Change, queue: &mut Queue) {
         }
     }
     if &*change.table != PODS {
+        // What a scaler scales has changed, or has come.
+        for stored in context.registry.store.list(SCALERS, Some(&change.key.0)).0 {
+            if text(&stored.value, &["spec", "scaleTargetRef", "name"]) == change.key.1 && &*change.table != SCALERS {
+                let key = (change.key.0.clone(), text(&stored.value, &["metadata", "name"]).to_owned());
+                queue.push(Item { role: Role::Scaler, table: SCALERS.into(), key });
+            }
+        }
         return;
     }
     for (table, role) in [(SERVICES, Role::Endpoints), (BUDGETS, Role::Budget)] {
@@ -139,6 +150,7 @@ pub(super) fn endpoints(context: &Context, item: &Item) -> Result<Next, ApiError
     let subsets = if pods.is_empty() { json!([]) } else { json!([subset]) };
     let mut object = json!({"metadata": {"name": name}, "subsets": subsets});
     copy(service, &mut object, &["metadata", "labels"]);
+    set(&mut object, &["metadata", "labels", "endpoints.kubernetes.io/managed-by"], json!("endpoint-controller"));
     // Endpoints have no owner in a real cluster either; here the reference spares a controller of its own.
     set(&mut object, &["metadata", "ownerReferences"], json!([reference_to(service)]));
     put(context, "v1", "Endpoints", namespace, &object, &["subsets"])?;
@@ -211,33 +223,92 @@ pub(super) fn ingress(context: &Context, item: &Item) -> Result<Next, ApiError> 
     Ok(Next::Done)
 }
 
+/// Why a scaler wants another number than there is.
+fn bound_of(object: &Value, replicas: i64) -> Option<(i64, &'static str, Condition)> {
+    let least = int(object, &["spec", "minReplicas"]).unwrap_or(1);
+    let most = int(object, &["spec", "maxReplicas"]).unwrap_or(i64::MAX);
+    if replicas > most {
+        let limited = ("TooManyReplicas", "the desired replica count is more than the maximum replica count");
+        return Some((most, "Current number of replicas above Spec.MaxReplicas", limited));
+    }
+    let limited = ("TooFewReplicas", "the desired replica count is less than the minimum replica count");
+    (replicas < least).then_some((least, "Current number of replicas below Spec.MinReplicas", limited))
+}
+
+/// Reason and message.
+type Condition = (&'static str, &'static str);
+
+/// Keeps the number of replicas between its bounds. There is no load here that would ask for another.
 pub(super) fn scaler(context: &Context, item: &Item) -> Result<Next, ApiError> {
-    let Some(stored) = context.get(item) else { return Ok(Next::Done) };
+    let Some(stored) = context.get(item).filter(|it| !is_terminating(&it.value)) else { return Ok(Next::Done) };
     let object = &stored.value;
-    let target = context.resource(
-        text(object, &["spec", "scaleTargetRef", "apiVersion"]),
-        text(object, &["spec", "scaleTargetRef", "kind"]),
-    );
-    let replicas = target.ok().and_then(|resource| {
-        let name = text(object, &["spec", "scaleTargetRef", "name"]);
-        let found = context.registry.store.get(&resource.table, &item.key.0, name)?;
-        int(&found.value, &["spec", "replicas"])
+    let reference = |field: &str| text(object, &["spec", "scaleTargetRef", field]);
+    let target = context.resource(reference("apiVersion"), reference("kind"));
+    let found = target.and_then(|resource| {
+        let found = context.registry.get(&resource, &item.key.0, reference("name"))?;
+        Ok((context.registry.scale(&resource, &found.value), resource))
     });
-    let found = replicas.is_some();
-    let (reason, message) = if found {
-        ("SucceededGetScale", "the HPA controller was able to get the target's current scale")
-    } else {
-        ("FailedGetScale", "the target of the scaler was not found")
+    let mut status = json!({"observedGeneration": generation(object), "currentMetrics": null});
+    let (scale, resource) = match found {
+        Ok(found) => found,
+        Err(error) => {
+            let message = format!("the HPA controller was unable to get the target's current scale: {error}");
+            if condition(object, "AbleToScale").is_none_or(|it| text(it, &["message"]) != message) {
+                context.warn(object, SCALER, "FailedGetScale", &error.to_string())?;
+            }
+            let able = make_condition(object, "AbleToScale", false, "FailedGetScale", &message);
+            set(&mut status, &["conditions"], json!([able]));
+            for field in ["currentReplicas", "desiredReplicas"] {
+                set(&mut status, &[field], json!(int(object, &["status", field]).unwrap_or_default()));
+            }
+            context.set_status(&stored, &status)?;
+            return Ok(Next::Done);
+        }
     };
-    let replicas = replicas.unwrap_or_default();
-    let status = json!({
-        "observedGeneration": generation(object), "currentReplicas": replicas, "desiredReplicas": replicas,
-        "conditions": [
-            make_condition(object, "AbleToScale", found, reason, message),
-            make_condition(object, "ScalingActive", found, "ValidMetricFound", "there is no load in a development cluster"),
-            make_condition(object, "ScalingLimited", false, "DesiredWithinRange", "the desired count is within the acceptable range"),
-        ],
-    });
+    let replicas = int(&scale, &["spec", "replicas"]).unwrap_or_default();
+    set(&mut status, &["currentReplicas"], json!(replicas));
+    if let Some(last) = at(object, &["status", "lastScaleTime"]) {
+        set(&mut status, &["lastScaleTime"], last.clone());
+    }
+    if replicas == 0 {
+        let able = ("SucceededGetScale", "the HPA controller was able to get the target's current scale");
+        let off = "scaling is disabled since the replica count of the target is zero";
+        set(&mut status, &["desiredReplicas"], json!(0));
+        let conditions = json!([
+            make_condition(object, "AbleToScale", true, able.0, able.1),
+            make_condition(object, "ScalingActive", false, "ScalingDisabled", off),
+        ]);
+        set(&mut status, &["conditions"], conditions);
+        context.set_status(&stored, &status)?;
+        return Ok(Next::Done);
+    }
+    let bound = bound_of(object, replicas);
+    let wanted = bound.map_or(replicas, |(wanted, _, _)| wanted);
+    let (mut able, mut limited) = (
+        ("ReadyForNewScale", "recommended size matches current size".to_owned()),
+        (false, ("DesiredWithinRange", "the desired count is within the acceptable range")),
+    );
+    if let Some((wanted, why, limit)) = bound {
+        let resize = |scale: &mut Value| {
+            set(scale, &["spec", "replicas"], json!(wanted));
+            Ok(())
+        };
+        let options = Options::of(super::MANAGER);
+        let outcome = context.registry.update_scale(&resource, &item.key.0, reference("name"), &resize, options)?;
+        finish(outcome);
+        context.note(object, SCALER, "SuccessfulRescale", &format!("New size: {wanted}; reason: {why}"))?;
+        able = ("SucceededRescale", format!("the HPA controller was able to update the target scale to {wanted}"));
+        limited = (true, limit);
+        set(&mut status, &["lastScaleTime"], json!(json::now()));
+    }
+    set(&mut status, &["desiredReplicas"], json!(wanted));
+    let (limit, (reason, message)) = limited;
+    let conditions = json!([
+        make_condition(object, "AbleToScale", true, able.0, &able.1),
+        make_condition(object, "ScalingActive", true, "ValidMetricFound", "there is no load in a development cluster"),
+        make_condition(object, "ScalingLimited", limit, reason, message),
+    ]);
+    set(&mut status, &["conditions"], conditions);
     context.set_status(&stored, &status)?;
     Ok(Next::Done)
 }
@@ -249,7 +320,17 @@ pub(super) fn budget(context: &Context, item: &Item) -> Result<Next, ApiError> {
     let pods = context.registry.store.list(PODS, Some(&item.key.0)).0;
     let selected = pods.iter().filter(|pod| label_selector_matches(&selector, &pod.value)).collect::<Vec<_>>();
     let expected = count(selected.len());
-    let healthy = count(selected.iter().filter(|pod| is_true(&pod.value, "Ready")).count());
+    // Pods that were evicted do not count, nor are they remembered once they are marked or gone.
+    let evicted = at(object, &["status", "disruptedPods"]).and_then(Value::as_object).cloned().unwrap_or_default();
+    let name_of = |pod: &Stored| text(&pod.value, &["metadata", "name"]).to_owned();
+    let going = |pod: &Stored| evicted.contains_key(&name_of(pod)) && !is_terminating(&pod.value);
+    let remembered = selected.iter().filter(|pod| going(pod)).filter_map(|pod| {
+        let name = name_of(pod);
+        evicted.get(&name).cloned().map(|since| (name, since))
+    });
+    let remembered = remembered.collect::<serde_json::Map<_, _>>();
+    let counts = |pod: &Stored| is_true(&pod.value, "Ready") && !is_terminating(&pod.value) && !going(pod);
+    let healthy = count(selected.iter().filter(|pod| counts(pod)).count());
     let amount = |field: &str| match at(object, &["spec", field]) {
         Some(Value::Number(number)) => number.as_i64(),
         Some(Value::String(text)) => {
@@ -266,11 +347,14 @@ pub(super) fn budget(context: &Context, item: &Item) -> Result<Next, ApiError> {
     };
     let allowed = (healthy - desired).max(0);
     let reason = if allowed > 0 { "SufficientPods" } else { "InsufficientPods" };
-    let status = json!({
+    let mut status = json!({
         "observedGeneration": generation(object), "expectedPods": expected, "currentHealthy": healthy,
         "desiredHealthy": desired, "disruptionsAllowed": allowed,
         "conditions": [make_condition(object, "DisruptionAllowed", allowed > 0, reason, "")],
     });
+    if !remembered.is_empty() {
+        set(&mut status, &["disruptedPods"], Value::Object(remembered));
+    }
     context.set_status(&stored, &status)?;
     Ok(Next::Done)
 }

@@ -31,6 +31,7 @@ use crate::{
 };
 
 pub(super) const PODS: &str = "/pods";
+pub(super) const NODES: &str = "/nodes";
 
 pub(super) fn enqueue(context: &Context, change: &Change, queue: &mut Queue) {
     if &*change.table == PODS {
@@ -38,6 +39,16 @@ pub(super) fn enqueue(context: &Context, change: &Change, queue: &mut Queue) {
             context.kubelet.forget(change.new.uid());
         } else {
             queue.push(Item::of(Role::Pod, change));
+        }
+        return;
+    }
+    if &*change.table == NODES {
+        // It may take Pods now that it did not take before.
+        for pod in context.registry.store.list(PODS, None).0 {
+            let part = |field: &str| text(&pod.value, &["metadata", field]).to_owned();
+            if text(&pod.value, &["spec", "nodeName"]).is_empty() {
+                queue.push(Item { role: Role::Pod, table: PODS.into(), key: (part("namespace"), part("name")) });
+            }
         }
         return;
     }
@@ -83,6 +94,9 @@ pub(super) fn pod(context: &Context, item: &Item) -> Result<Next, ApiError> {
                 set(pod, &["status"], status.clone());
                 true
             })?;
+            let part = |field: &str| text(pod, &["metadata", field]);
+            let message = format!("Successfully assigned {}/{} to {node}", part("namespace"), part("name"));
+            context.note(pod, "default-scheduler", "Scheduled", &message)?;
         }
         Step::Refuse { status, warnings } => {
             context.set_status(&stored, &status)?;
@@ -90,10 +104,17 @@ pub(super) fn pod(context: &Context, item: &Item) -> Result<Next, ApiError> {
         }
         Step::Show { status, warnings, written } => {
             context.set_status(&stored, &status)?;
+            for (reason, message) in kubelet::starts(pod, &status) {
+                context.note(pod, "kubelet", reason, &message)?;
+            }
             warn("kubelet", warnings)?;
             context.kubelet.wrote(stored.uid(), written);
         }
         Step::Remove => {
+            for container in list(pod, &["spec", "containers"]) {
+                let message = format!("Stopping container {}", text(container, &["name"]));
+                context.note(pod, "kubelet", "Killing", &message)?;
+            }
             context.delete(&stored, DeleteOptions { grace_seconds: Some(0), ..DeleteOptions::default() })?
         }
     }
@@ -164,7 +185,7 @@ impl Kubelet {
         }
         let behaviour = behaviour::behaviour(around, pod);
         if text(pod, &["spec", "nodeName"]).is_empty() {
-            return schedule(pod, &behaviour);
+            return schedule(pod, &behaviour, || around.refusal(pod));
         }
         if matches!(text(pod, &["status", "phase"]), "Succeeded" | "Failed") {
             return Step::Rest;
@@ -240,20 +261,24 @@ impl Kubelet {
     }
 }
 
-fn schedule(pod: &Value, behaviour: &Behaviour) -> Step {
+fn schedule(pod: &Value, behaviour: &Behaviour, refusal: impl FnOnce() -> Option<String>) -> Step {
     if !list(pod, &["spec", "schedulingGates"]).is_empty() {
         return Step::Rest;
     }
     let mut status = pod.get("status").cloned().unwrap_or_else(|| json!({}));
-    if behaviour.run == Run::Unschedulable {
-        let why = "0/1 nodes are available: 1 Insufficient cpu. preemption: 0/1 nodes are available: 1 No preemption \
-                   victims found for incoming pod.";
-        let scheduled = make_condition(pod, "PodScheduled", false, "Unschedulable", why);
+    let refusal = if behaviour.run == Run::Unschedulable {
+        Some(("1 Insufficient cpu".to_owned(), "No preemption victims found for incoming pod"))
+    } else {
+        refusal().map(|why| (why, "Preemption is not helpful for scheduling"))
+    };
+    if let Some((why, preemption)) = refusal {
+        let why = format!("0/1 nodes are available: {why}. preemption: 0/1 nodes are available: 1 {preemption}.");
+        let scheduled = make_condition(pod, "PodScheduled", false, "Unschedulable", &why);
         set(&mut status, &["conditions"], json!([scheduled]));
         if pod.get("status").is_some_and(|old| json::same(old, &status)) {
             return Step::Rest;
         }
-        return Step::Refuse { status, warnings: vec![("FailedScheduling", why.to_owned())] };
+        return Step::Refuse { status, warnings: vec![("FailedScheduling", why)] };
     }
     set(&mut status, &["conditions"], json!([make_condition(pod, "PodScheduled", true, "", "")]));
     set(&mut status, &["startTime"], json!(json::now()));

@@ -2,7 +2,7 @@
 
 use std::sync::Arc;
 
-use serde_json::{Value, json};
+use serde_json::{Map, Value, json};
 
 use super::{
     Context, Next, condition, controller_of, is_terminating, is_true, make_condition, make_condition_as,
@@ -28,6 +28,11 @@ const HASH_LABEL: &str = "pod-template-hash";
 /// The clock of a Deployment's progress.
 const PROGRESS: &str = "progress";
 const REVISION: &str = "deployment.kubernetes.io/revision";
+const DESIRED: &str = "deployment.kubernetes.io/desired-replicas";
+const MAX: &str = "deployment.kubernetes.io/max-replicas";
+/// Who tells of what happens to a ReplicaSet, and to a Deployment.
+const REPORTER: &str = "replicaset-controller";
+const DEPLOYER: &str = "deployment-controller";
 
 fn role_of(table: &str) -> Option<Role> {
     match table {
@@ -155,6 +160,26 @@ pub(super) fn pod_of(owner: &Value, template: &Value) -> Value {
     pod
 }
 
+/// Makes a Pod for a controller, which tells of it.
+pub(super) fn create_pod(context: &Context, owner: &Value, reporter: &str, pod: Value) -> Result<(), ApiError> {
+    let made = match context.create("v1", "Pod", text(owner, &["metadata", "namespace"]), pod) {
+        Ok(made) => made,
+        Err(error) => {
+            context.warn(owner, reporter, "FailedCreate", &format!("Error creating: {error}"))?;
+            return Err(error);
+        }
+    };
+    let message = format!("Created pod: {}", text(&made.value, &["metadata", "name"]));
+    context.note(owner, reporter, "SuccessfulCreate", &message)
+}
+
+/// Deletes a Pod of a controller, which tells of it.
+pub(super) fn delete_pod(context: &Context, owner: &Value, reporter: &str, pod: &Stored) -> Result<(), ApiError> {
+    context.delete(pod, DeleteOptions::default())?;
+    let message = format!("Deleted pod: {}", text(&pod.value, &["metadata", "name"]));
+    context.note(owner, reporter, "SuccessfulDelete", &message)
+}
+
 pub(super) fn replica_set(context: &Context, item: &Item) -> Result<Next, ApiError> {
     let Some(stored) = context.get(item) else { return Ok(Next::Done) };
     let set_object = &stored.value;
@@ -168,7 +193,7 @@ pub(super) fn replica_set(context: &Context, item: &Item) -> Result<Next, ApiErr
                 let mut pod = pod_of(set_object, &template);
                 let base = text(set_object, &["metadata", "name"]);
                 set(&mut pod, &["metadata", "generateName"], json!(format!("{base}-")));
-                context.create("v1", "Pod", &item.key.0, pod)?;
+                create_pod(context, set_object, REPORTER, pod)?;
             }
             // The new Pods bring the item back.
             return Ok(Next::Done);
@@ -179,7 +204,7 @@ pub(super) fn replica_set(context: &Context, item: &Item) -> Result<Next, ApiErr
             victims.sort_by_key(|pod| is_true(&pod.value, "Ready"));
             let surplus = usize::try_from(have - wanted).unwrap_or_default();
             for pod in victims.iter().take(surplus) {
-                context.delete(pod, DeleteOptions::default())?;
+                delete_pod(context, set_object, REPORTER, pod)?;
             }
         }
     }
@@ -237,6 +262,17 @@ pub(super) fn deployment(context: &Context, item: &Item) -> Result<Next, ApiErro
     };
     let others = sets.iter().filter(|s| s.uid() != current.uid()).collect::<Vec<_>>();
     let mut number = revision(&current.value);
+    let notes = notes_of(object, wanted);
+    if notes.iter().any(|(key, value)| at(&current.value, &["metadata", "annotations", key]) != Some(value)) {
+        context.change(current, "", &|set_object| {
+            for (key, value) in &notes {
+                set(set_object, &["metadata", "annotations", key], value.clone());
+            }
+            true
+        })?;
+        // The write brings the item back.
+        return Ok(Next::Done);
+    }
     if number < newest {
         // Rolled back to a template that was there before: it becomes the newest revision.
         number = newest + 1;
@@ -255,6 +291,25 @@ pub(super) fn deployment(context: &Context, item: &Item) -> Result<Next, ApiErro
     }
     roll(context, object, current, &others, wanted, paused)?;
     show_deployment(context, &stored, current, &sets, wanted, paused)
+}
+
+/// The annotations that a ReplicaSet gets from its Deployment, the cause of a change among them. What says how workloads
+/// behave is not copied: it is read at the Deployment, where it can be taken away.
+fn notes_of(deployment: &Value, wanted: i64) -> Map<String, Value> {
+    let own = ["kubectl.kubernetes.io/last-applied-configuration", REVISION, DESIRED, MAX];
+    let annotations = at(deployment, &["metadata", "annotations"]).and_then(Value::as_object);
+    let copied = annotations
+        .into_iter()
+        .flatten()
+        .filter(|(key, _)| !own.contains(&key.as_str()) && !key.starts_with(super::behaviour::knob::PREFIX));
+    let mut notes = copied.map(|(key, value)| (key.clone(), value.clone())).collect::<Map<_, _>>();
+    let surge = match text(deployment, &["spec", "strategy", "type"]) {
+        "Recreate" => 0,
+        _ => share_of(deployment, "maxSurge", wanted, true),
+    };
+    notes.insert(DESIRED.to_owned(), json!(wanted.to_string()));
+    notes.insert(MAX.to_owned(), json!(wanted.saturating_add(surge).to_string()));
+    notes
 }
 
 fn create_replica_set(
@@ -277,29 +332,43 @@ fn create_replica_set(
             .dependents(text(deployment, &["metadata", "uid"]))
             .iter()
             .any(|(_, s)| replicas(&s.value, &["status", "replicas"]) > 0);
+    let mut notes = notes_of(deployment, wanted);
+    notes.insert(REVISION.to_owned(), json!(revision.to_string()));
+    let first = if old_pods { 0 } else { wanted };
     let object = json!({
         "metadata": {
             "name": format!("{name}-{hash}"),
             "labels": at(&template, &["metadata", "labels"]),
-            "annotations": {REVISION: revision.to_string(), "deployment.kubernetes.io/desired-replicas": wanted.to_string()},
+            "annotations": notes,
             "ownerReferences": [reference_to(deployment)],
         },
         "spec": {
-            "replicas": if old_pods { 0 } else { wanted },
+            "replicas": first,
             "selector": selector, "template": template,
             "minReadySeconds": at(deployment, &["spec", "minReadySeconds"]),
         },
     });
-    context.create("apps/v1", "ReplicaSet", text(deployment, &["metadata", "namespace"]), object)?;
+    let made = context.create("apps/v1", "ReplicaSet", text(deployment, &["metadata", "namespace"]), object)?;
+    if first > 0 {
+        tell_scaled(context, deployment, &made, 0, first)?;
+    }
     Ok(())
 }
 
-fn scale(context: &Context, set_object: &Stored, wanted: i64) -> Result<(), ApiError> {
-    if replicas(&set_object.value, &["spec", "replicas"]) != wanted {
+fn tell_scaled(context: &Context, deployment: &Value, set: &Stored, from: i64, to: i64) -> Result<(), ApiError> {
+    let (name, way) = (text(&set.value, &["metadata", "name"]), if to > from { "up" } else { "down" });
+    let message = format!("Scaled {way} replica set {name} from {from} to {to}");
+    context.note(deployment, DEPLOYER, "ScalingReplicaSet", &message)
+}
+
+fn scale(context: &Context, deployment: &Value, set_object: &Stored, wanted: i64) -> Result<(), ApiError> {
+    let had = replicas(&set_object.value, &["spec", "replicas"]);
+    if had != wanted {
         context.change(set_object, "", &|object| {
             set(object, &["spec", "replicas"], json!(wanted));
             true
         })?;
+        tell_scaled(context, deployment, set_object, had, wanted)?;
     }
     Ok(())
 }
@@ -317,12 +386,12 @@ fn roll(
     let old_pods = others.iter().map(|s| replicas(&s.value, &["status", "replicas"])).sum::<i64>();
     let waits_for_old_pods = recreate && old_pods > 0;
     if !waits_for_old_pods && !paused {
-        scale(context, current, wanted)?;
+        scale(context, deployment, current, wanted)?;
     }
     let ready = replicas(&current.value, &["status", "readyReplicas"]) >= wanted;
     if (recreate || ready) && !paused {
         for old in others {
-            scale(context, old, 0)?;
+            scale(context, deployment, old, 0)?;
         }
     }
     let kept = int(deployment, &["spec", "revisionHistoryLimit"]).and_then(|n| usize::try_from(n).ok()).unwrap_or(10);
@@ -421,11 +490,17 @@ fn show_deployment(
 }
 
 fn tolerated_missing(deployment: &Value, wanted: i64) -> i64 {
-    match at(deployment, &["spec", "strategy", "rollingUpdate", "maxUnavailable"]) {
-        Some(Value::Number(number)) => number.as_i64().unwrap_or_default().clamp(0, wanted),
+    share_of(deployment, "maxUnavailable", wanted, false).min(wanted)
+}
+
+/// How many of the wanted Pods a bound of a rolling update allows.
+fn share_of(deployment: &Value, bound: &str, wanted: i64, round_up: bool) -> i64 {
+    match at(deployment, &["spec", "strategy", "rollingUpdate", bound]) {
+        Some(Value::Number(number)) => number.as_i64().unwrap_or_default().max(0),
         Some(Value::String(text)) => {
-            let percent = text.trim_end_matches('%').parse::<i64>().unwrap_or_default().clamp(0, 100);
-            wanted.saturating_mul(percent) / 100
+            let percent = text.trim_end_matches('%').parse::<i64>().unwrap_or_default().clamp(0, 1000);
+            let hundredths = wanted.saturating_mul(percent);
+            if round_up { hundredths.saturating_add(99) / 100 } else { hundredths / 100 }
         }
         _ => 0,
     }

@@ -1,13 +1,15 @@
 //! StatefulSets and DaemonSets.
 
-use std::sync::Arc;
+use std::{ops::Range, sync::Arc};
 
 use serde_json::{Value, json};
 
 use super::{
-    Context, NODE, Next, is_terminating, is_true,
+    Context, NODE, Next,
+    history::{self, labels_in_use},
+    is_terminating, is_true,
     pods::PODS,
-    replicas::{Census, count, generation, pod_of},
+    replicas::{Census, count, create_pod, delete_pod, generation, pod_of},
     short_hash,
     work::Item,
 };
@@ -19,6 +21,10 @@ use crate::{
 };
 
 const REVISION_LABEL: &str = "controller-revision-hash";
+/// The label of the revisions of a StatefulSet.
+const REVISION_HASH: &str = "controller.kubernetes.io/hash";
+const STATEFUL_REPORTER: &str = "statefulset-controller";
+const DAEMON_REPORTER: &str = "daemonset-controller";
 
 fn revision_of(pod: &Value) -> &str {
     text(pod, &["metadata", "labels", REVISION_LABEL])
@@ -36,19 +42,33 @@ pub(super) fn stateful_set(context: &Context, item: &Item) -> Result<Next, ApiEr
     let wanted = int(object, &["spec", "replicas"]).unwrap_or(1);
     let parallel = text(object, &["spec", "podManagementPolicy"]) == "Parallel";
     let pods = context.controlled(&stored, PODS);
+    let first = int(object, &["spec", "ordinals", "start"]).unwrap_or_default().max(0);
+    let ordinals = first..first.saturating_add(wanted);
+    let current = text(object, &["status", "currentRevision"]).to_owned();
+    let mut in_use = labels_in_use(pods.iter().map(|pod| &pod.value), REVISION_LABEL);
+    in_use.insert(&current);
+    let hash = short_hash(&template);
+    history::record(context, &stored, &revision, (REVISION_HASH, &hash), &in_use)?;
     let find = |ordinal: i64| {
         let pod_name = format!("{name}-{ordinal}");
         pods.iter().find(|pod| text(&pod.value, &["metadata", "name"]) == pod_name)
     };
     let mut progressed = false;
-    for ordinal in 0..wanted {
+    for ordinal in ordinals.clone() {
         match find(ordinal) {
             None => {
                 create_claims(context, object, ordinal)?;
-                let mut pod = pod_of(object, &template);
+                // Below the partition, Pods stay what they were.
+                let kept = if ordinal - first < partition_of(object) && !current.is_empty() && current != revision {
+                    history::template_of(context, namespace, &current)
+                } else {
+                    None
+                };
+                let its_revision = if kept.is_some() { &current } else { &revision };
+                let mut pod = pod_of(object, kept.as_ref().unwrap_or(&template));
                 let pod_name = format!("{name}-{ordinal}");
                 set(&mut pod, &["metadata", "name"], json!(pod_name));
-                set(&mut pod, &["metadata", "labels", REVISION_LABEL], json!(revision));
+                set(&mut pod, &["metadata", "labels", REVISION_LABEL], json!(its_revision));
                 set(&mut pod, &["metadata", "labels", "statefulset.kubernetes.io/pod-name"], json!(pod_name));
                 set(&mut pod, &["metadata", "labels", "apps.kubernetes.io/pod-index"], json!(ordinal.to_string()));
                 set(&mut pod, &["spec", "hostname"], json!(pod_name));
@@ -59,10 +79,14 @@ pub(super) fn stateful_set(context: &Context, item: &Item) -> Result<Next, ApiEr
                 }
                 mount_claims(object, &mut pod);
                 context.create("v1", "Pod", namespace, pod)?;
+                tell(context, object, "Create", &pod_name)?;
                 progressed = true;
             }
-            Some(pod) if matches!(text(&pod.value, &["status", "phase"]), "Failed" | "Succeeded") => {
-                context.delete(pod, DeleteOptions::default())?;
+            Some(pod)
+                if matches!(text(&pod.value, &["status", "phase"]), "Failed" | "Succeeded")
+                    && !is_terminating(&pod.value) =>
+            {
+                delete(context, object, pod)?;
                 progressed = true;
             }
             Some(_) => {}
@@ -77,18 +101,33 @@ pub(super) fn stateful_set(context: &Context, item: &Item) -> Result<Next, ApiEr
         |pod: &Stored| text(&pod.value, &["metadata", "name"]).rsplit('-').next().and_then(|n| n.parse::<i64>().ok());
     let mut surplus = pods
         .iter()
-        .filter(|pod| ordinal_of(pod).is_none_or(|n| n >= wanted) && !is_terminating(&pod.value))
+        .filter(|pod| ordinal_of(pod).is_none_or(|n| !ordinals.contains(&n)) && !is_terminating(&pod.value))
         .collect::<Vec<_>>();
     surplus.sort_by_key(|pod| std::cmp::Reverse(ordinal_of(pod)));
     for pod in surplus.iter().take(if parallel { usize::MAX } else { 1 }) {
-        context.delete(pod, DeleteOptions::default())?;
+        delete(context, object, pod)?;
         progressed = true;
     }
     let rolling = text(object, &["spec", "updateStrategy", "type"]) != "OnDelete";
     if rolling && !progressed && surplus.is_empty() {
-        replace_one(context, object, &pods, &revision, wanted)?;
+        replace_one(context, object, &pods, &revision, ordinals)?;
     }
     show_stateful_set(context, &stored, &revision, wanted)
+}
+
+fn partition_of(object: &Value) -> i64 {
+    int(object, &["spec", "updateStrategy", "rollingUpdate", "partition"]).unwrap_or_default().max(0)
+}
+
+fn tell(context: &Context, object: &Value, verb: &str, pod: &str) -> Result<(), ApiError> {
+    let reason = if verb == "Create" { "SuccessfulCreate" } else { "SuccessfulDelete" };
+    let message = format!("{verb} Pod {pod} in StatefulSet {} successful", text(object, &["metadata", "name"]));
+    context.note(object, STATEFUL_REPORTER, reason, &message)
+}
+
+fn delete(context: &Context, object: &Value, pod: &Stored) -> Result<(), ApiError> {
+    context.delete(pod, DeleteOptions::default())?;
+    tell(context, object, "Delete", text(&pod.value, &["metadata", "name"]))
 }
 
 /// Deletes the highest Pod of an old revision, when all newer ones are ready.
@@ -97,11 +136,11 @@ fn replace_one(
     object: &Value,
     pods: &[Arc<Stored>],
     revision: &str,
-    wanted: i64,
+    ordinals: Range<i64>,
 ) -> Result<(), ApiError> {
-    let partition = int(object, &["spec", "updateStrategy", "rollingUpdate", "partition"]).unwrap_or_default();
     let name = text(object, &["metadata", "name"]);
-    for ordinal in (partition.max(0)..wanted).rev() {
+    let lowest = ordinals.start.saturating_add(partition_of(object));
+    for ordinal in (lowest..ordinals.end).rev() {
         let pod_name = format!("{name}-{ordinal}");
         let Some(pod) = pods.iter().find(|pod| text(&pod.value, &["metadata", "name"]) == pod_name) else {
             return Ok(());
@@ -110,7 +149,7 @@ fn replace_one(
             return Ok(());
         }
         if revision_of(&pod.value) != revision {
-            return context.delete(pod, DeleteOptions::default());
+            return delete(context, object, pod);
         }
         if !is_true(&pod.value, "Ready") {
             return Ok(());
@@ -135,7 +174,12 @@ fn create_claims(context: &Context, object: &Value, ordinal: i64) -> Result<(), 
         {
             set(&mut claim, &["metadata", "labels", key], value.clone());
         }
-        super::ensure(&context.registry, "v1", "PersistentVolumeClaim", namespace, claim)?;
+        let claim_name = claim_name(template, name, ordinal);
+        if context.registry.store.get("/persistentvolumeclaims", namespace, &claim_name).is_none() {
+            super::ensure(&context.registry, "v1", "PersistentVolumeClaim", namespace, claim)?;
+            let message = format!("Create Claim {claim_name} Pod {name}-{ordinal} in StatefulSet {name} success");
+            context.note(object, STATEFUL_REPORTER, "SuccessfulCreate", &message)?;
+        }
     }
     Ok(())
 }
@@ -189,13 +233,16 @@ pub(super) fn daemon_set(context: &Context, item: &Item) -> Result<Next, ApiErro
     let template = at(object, &["spec", "template"]).cloned().unwrap_or_default();
     let revision = short_hash(&template);
     let pods = context.controlled(&stored, PODS);
+    let in_use = labels_in_use(pods.iter().map(|pod| &pod.value), REVISION_LABEL);
+    let name = format!("{}-{revision}", item.key.1);
+    history::record(context, &stored, &name, (REVISION_LABEL, &revision), &in_use)?;
     // There is one node, and nothing that would keep a Pod off it.
     for pod in &pods {
         let over = matches!(text(&pod.value, &["status", "phase"]), "Failed" | "Succeeded");
         let old =
             revision_of(&pod.value) != revision && text(object, &["spec", "updateStrategy", "type"]) != "OnDelete";
         if (over || old) && !is_terminating(&pod.value) {
-            context.delete(pod, DeleteOptions::default())?;
+            delete_pod(context, object, DAEMON_REPORTER, pod)?;
         }
     }
     if pods.is_empty() {
@@ -203,7 +250,7 @@ pub(super) fn daemon_set(context: &Context, item: &Item) -> Result<Next, ApiErro
         set(&mut pod, &["metadata", "generateName"], json!(format!("{}-", item.key.1)));
         set(&mut pod, &["metadata", "labels", REVISION_LABEL], json!(revision));
         set(&mut pod, &["spec", "nodeName"], json!(NODE));
-        context.create("v1", "Pod", &item.key.0, pod)?;
+        create_pod(context, object, DAEMON_REPORTER, pod)?;
     }
     let census = Census::take(context, &stored);
     let scheduled = count(census.active.len()).min(1);

@@ -63,7 +63,12 @@ pub(super) fn claim(context: &Context, item: &Item) -> Result<Next, ApiError> {
     let capacity = at(claim, &["spec", "resources", "requests", "storage"]).cloned().unwrap_or_else(|| json!("1Gi"));
     let volume = match context.registry.store.get(VOLUMES, "", &volume_name) {
         Some(volume) => volume,
-        None if wanted.is_empty() => create_volume(context, &stored, &volume_name, &capacity)?,
+        None if wanted.is_empty() => {
+            let volume = create_volume(context, &stored, &volume_name, &capacity)?;
+            let message = format!("Successfully provisioned volume {volume_name}");
+            context.note(claim, "persistentvolume-controller", "ProvisioningSucceeded", &message)?;
+            volume
+        }
         // A volume that was asked for by name and is not there may come.
         None => return Ok(Next::Done),
     };

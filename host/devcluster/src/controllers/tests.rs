@@ -412,4 +412,5 @@ async fn a_deployment_that_does_not_progress_says_so_and_recreate_stops_first() 
     assert!(stuck["status"].get("readyReplicas").is_none());
 }
 
+mod controlled;
 mod runs;

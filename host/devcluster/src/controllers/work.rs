@@ -24,6 +24,7 @@ pub(super) enum Role {
     StatefulSet,
     DaemonSet,
     Job,
+    CronJob,
     Pod,
     Claim,
     Volume,

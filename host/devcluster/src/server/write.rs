@@ -78,7 +78,7 @@ impl Call {
                 let mut options = DeleteOptions::parse(object.get("deleteOptions").unwrap_or(&Value::Null))?;
                 options.dry_run |= self.dry_run()?;
                 self.note(|request| request.dry_run = options.dry_run);
-                self.registry().delete(resource, namespace, name, &options)?
+                self.registry().evict(resource, namespace, name, &options)?
             }
             _ => return Err(ApiError::method_not_allowed()),
         };
