@@ -8,6 +8,7 @@ mod body;
 mod discovery;
 pub(crate) mod fault;
 pub(crate) mod journal;
+mod logs;
 mod openapi;
 mod protobuf;
 pub(crate) mod relay;
@@ -55,9 +56,6 @@ const BODY_BYTES_MAX: usize = 3 * 1024 * 1024;
 const PROTOBUF: &str = "application/vnd.kubernetes.protobuf";
 /// The version that the server says it is.
 pub(crate) const GIT_VERSION: &str = "v1.37.0";
-
-/// The annotation of a Pod that says what it has written.
-const LOG_KNOB: &str = "devcluster.barbless.dev/log";
 
 /// What the handlers share.
 pub(crate) struct Shared {
@@ -216,6 +214,10 @@ impl Call {
         if !resource.namespaced && target.namespace.is_some() {
             return Err(ApiError::no_such_resource());
         }
+        if target.name.is_some() && matches!(target.subresource.as_str(), "exec" | "attach" | "portforward" | "proxy") {
+            let why = format!("nothing runs in a development cluster, so that there is no {}", target.subresource);
+            return Err(ApiError::bad_request(why));
+        }
         if !target.subresource.is_empty() && resource.subresource(&target.subresource).is_none() {
             return Err(ApiError::no_such_resource());
         }
@@ -364,11 +366,7 @@ impl Call {
                 let scale = self.registry().scale(resource, &object.value);
                 Ok(json_response(StatusCode::OK, scale.to_string().into()))
             }
-            // There are no processes, so there is no output but what the Pod says.
-            "log" => {
-                let output = text(&object.value, &["metadata", "annotations", LOG_KNOB]).to_owned();
-                Ok((StatusCode::OK, [(header::CONTENT_TYPE, "text/plain")], output).into_response())
-            }
+            "log" => logs::answer(&object.value, &self.query),
             _ => Err(ApiError::method_not_allowed()),
         }
     }
