@@ -13,6 +13,7 @@ use tower::ServiceBuilder;
 use crate::{Config, DevCluster};
 
 mod client;
+mod controller;
 mod http;
 mod journal;
 mod kill;

@@ -5,6 +5,9 @@ use std::{io::Write, process::Stdio};
 use super::*;
 use crate::Server;
 
+mod objects;
+mod workloads;
+
 struct Kubectl {
     server: Server,
     home: std::path::PathBuf,
@@ -28,8 +31,20 @@ impl Kubectl {
     }
 
     async fn run(&self, args: &[&str], input: &str) -> (bool, String, String) {
+        let (code, out, err) = self.code(args, input).await;
+        (code == Some(0), out, err)
+    }
+
+    /// The exit code, and what it says.
+    async fn code(&self, args: &[&str], input: &str) -> (Option<i32>, String, String) {
+        self.with(&[], args, input).await
+    }
+
+    /// As [`Self::code`], with more variables in the environment (`KEY=value`).
+    async fn with(&self, environment: &[&str], args: &[&str], input: &str) -> (Option<i32>, String, String) {
         let mut command = std::process::Command::new("kubectl");
         command.args(args).env("KUBECONFIG", self.home.join("config")).env("HOME", &self.home);
+        command.envs(environment.iter().filter_map(|it| it.split_once('=')));
         command.stdin(Stdio::piped()).stdout(Stdio::piped()).stderr(Stdio::piped());
         let input = input.to_owned();
         let output = tokio::task::spawn_blocking(move || {
@@ -39,13 +54,20 @@ impl Kubectl {
         });
         let output = output.await.unwrap();
         let text = |bytes: &[u8]| String::from_utf8_lossy(bytes).into_owned();
-        (output.status.success(), text(&output.stdout), text(&output.stderr))
+        (output.status.code(), text(&output.stdout), text(&output.stderr))
     }
 
     async fn ok(&self, args: &[&str], input: &str) -> String {
         let (success, out, err) = self.run(args, input).await;
         assert!(success, "kubectl {args:?}: {out}{err}");
         out
+    }
+
+    /// What it says when it fails.
+    async fn refused(&self, args: &[&str], input: &str) -> String {
+        let (success, out, err) = self.run(args, input).await;
+        assert!(!success, "kubectl {args:?} was not refused: {out}{err}");
+        err
     }
 
     async fn stop(self) {
