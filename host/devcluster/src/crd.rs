@@ -1,5 +1,6 @@
 //! CustomResourceDefinitions: reading a definition into served versions, and checking definitions themselves.
 
+pub(crate) mod rules;
 pub(crate) mod structural;
 
 use std::sync::Arc;
@@ -21,6 +22,8 @@ pub(crate) struct CustomVersion {
     pub(crate) scale: Option<ScalePaths>,
     pub(crate) selectable_fields: Vec<String>,
     pub(crate) deprecation: Option<String>,
+    /// What the schema says in CEL.
+    pub(crate) rules: Option<rules::Rules>,
 }
 
 /// Where a custom kind keeps what the scale subresource shows; paths without the leading dot, split at dots.
@@ -75,6 +78,9 @@ pub(crate) fn validate(definition: &Value) -> Vec<Cause> {
         causes.push(Cause::invalid("spec.versions", &json!(versions.len()), why));
     }
     let mut seen = std::collections::HashSet::new();
+    let schema_of = |version: &'_ Value| json::at(version, &["schema", "openAPIV3Schema"]).cloned();
+    // A schema that all versions have is named as the older API did.
+    let common = versions.first().is_some_and(|first| versions.iter().all(|v| schema_of(v) == schema_of(first)));
     for (index, version) in versions.iter().enumerate() {
         let field = format!("spec.versions[{index}]");
         let name = json::text(version, &["name"]);
@@ -83,12 +89,19 @@ pub(crate) fn validate(definition: &Value) -> Vec<Cause> {
         } else if !seen.insert(name) {
             causes.push(Cause::duplicate(format!("{field}.name"), &json!(name)));
         }
-        match json::at(version, &["schema", "openAPIV3Schema"]) {
+        let field = if common { "spec.validation".to_owned() } else { format!("{field}.schema") };
+        match schema_of(version) {
+            // What all versions share is looked at once.
+            Some(_) if common && index > 0 => {}
             Some(schema) => {
-                let field = format!("{field}.schema.openAPIV3Schema");
-                structural::check_schema(schema, &field, true, &mut causes);
+                let field = format!("{field}.openAPIV3Schema");
+                let before = causes.len();
+                structural::check_schema(&schema, &field, true, &mut causes);
+                if causes.len() == before {
+                    rules::check_types(&schema, &field, &mut causes);
+                }
             }
-            None => causes.push(Cause::required(format!("{field}.schema.openAPIV3Schema"), "schemas are required")),
+            None => causes.push(Cause::required(format!("{field}.openAPIV3Schema"), "schemas are required")),
         }
     }
     if text(&["spec", "conversion", "strategy"]) == "Webhook" {
@@ -250,6 +263,7 @@ pub(crate) fn versions(definition: &Value) -> Vec<(CustomVersion, Resource)> {
                     .map(|field| json::text(field, &["jsonPath"]).trim_start_matches('.').to_owned())
                     .collect(),
                 deprecation,
+                rules: open_api.and_then(rules::Rules::of),
             };
             (custom, Resource::from(parts))
         })

@@ -48,6 +48,7 @@
 mod apply;
 mod builtin;
 mod catalog;
+mod cel;
 mod controllers;
 mod crd;
 mod json;

@@ -19,7 +19,7 @@ const PATTERNS_MAX: usize = 1024;
 /// Deepest schema and object that are walked; JSON text cannot be deeper either.
 const DEPTH_MAX: usize = 128;
 /// Causes of one refusal; more would only fill the answer.
-const CAUSES_MAX: usize = 100;
+pub(super) const CAUSES_MAX: usize = 100;
 
 type Patterns = HashMap<String, Option<Arc<Regex>>>;
 
@@ -87,9 +87,10 @@ pub(crate) fn check_schema(schema: &Value, path: &str, root: bool, causes: &mut 
     if let Some(additional @ Value::Object(_)) = map.get("additionalProperties") {
         check_schema(additional, &format!("{path}.additionalProperties"), false, causes);
     }
+    super::rules::check_form(schema, path, causes);
     if let Some(default) = map.get("default") {
         let mut problems = Vec::new();
-        validate(default, schema, &format!("{path}.default"), &mut problems);
+        validate(default, None, schema, &format!("{path}.default"), &mut problems);
         causes.extend(problems);
     }
 }
@@ -179,9 +180,10 @@ fn is_whole(number: &serde_json::Number) -> bool {
     number.is_i64() || number.is_u64() || number.as_f64().is_some_and(|f| f.fract() == 0.0)
 }
 
-/// Collects what is wrong with the value.
-pub(crate) fn validate(value: &Value, schema: &Value, path: &str, causes: &mut Vec<Cause>) {
-    if causes.len() >= CAUSES_MAX {
+/// Collects what is wrong with the value. What is as it was in `old` is not wrong any more: a schema that became narrower
+/// does not hold up changes of something else.
+pub(crate) fn validate(value: &Value, old: Option<&Value>, schema: &Value, path: &str, causes: &mut Vec<Cause>) {
+    if causes.len() >= CAUSES_MAX || old.is_some_and(|old| same(old, value)) {
         return;
     }
     // The type stands where the value would.
@@ -213,8 +215,8 @@ pub(crate) fn validate(value: &Value, schema: &Value, path: &str, causes: &mut V
         causes.push(Cause::not_supported(path, value, allowed));
     }
     match value {
-        Value::Object(map) => validate_map(map, schema, path, causes),
-        Value::Array(items) => validate_list(value, items, schema, path, causes),
+        Value::Object(map) => validate_map(map, old, schema, path, causes),
+        Value::Array(items) => validate_list(value, items, old, schema, path, causes),
         Value::String(text) => validate_text(value, text, schema, path, causes),
         Value::Number(number) => validate_number(value, number, schema, path, causes),
         _ => {}
@@ -239,7 +241,7 @@ pub(crate) fn has_rules(schema: &Value) -> bool {
     }
 }
 
-fn validate_map(map: &Map<String, Value>, schema: &Value, path: &str, causes: &mut Vec<Cause>) {
+fn validate_map(map: &Map<String, Value>, old: Option<&Value>, schema: &Value, path: &str, causes: &mut Vec<Cause>) {
     let join = |key: &str| if path.is_empty() { key.to_owned() } else { format!("{path}.{key}") };
     let bound = |key: &str| schema.get(key).and_then(Value::as_u64);
     let count = map.len() as u64;
@@ -255,7 +257,7 @@ fn validate_map(map: &Map<String, Value>, schema: &Value, path: &str, causes: &m
     let additional = schema.get("additionalProperties");
     for (key, child) in map {
         match properties.and_then(|p| p.get(key)).or(additional.filter(|a| a.is_object())) {
-            Some(schema) => validate(child, schema, &join(key), causes),
+            Some(schema) => validate(child, old.and_then(|old| old.get(key)), schema, &join(key), causes),
             None if additional == Some(&Value::Bool(false)) => {
                 causes.push(Cause::forbidden(join(key), "additional properties are not allowed"));
             }
@@ -269,7 +271,14 @@ fn validate_map(map: &Map<String, Value>, schema: &Value, path: &str, causes: &m
     }
 }
 
-fn validate_list(value: &Value, items: &[Value], schema: &Value, path: &str, causes: &mut Vec<Cause>) {
+fn validate_list(
+    value: &Value,
+    items: &[Value],
+    old: Option<&Value>,
+    schema: &Value,
+    path: &str,
+    causes: &mut Vec<Cause>,
+) {
     let invalid = |why: String| Cause::invalid(path, value, &format!("{path} in body {why}"));
     let bound = |key: &str| schema.get(key).and_then(Value::as_u64);
     let count = items.len() as u64;
@@ -279,12 +288,8 @@ fn validate_list(value: &Value, items: &[Value], schema: &Value, path: &str, cau
     if let Some(min) = bound("minItems").filter(|min| count < *min) {
         causes.push(invalid(format!("should have at least {min} items")));
     }
-    if let Some(schema) = schema.get("items") {
-        for (index, item) in items.iter().enumerate() {
-            validate(item, schema, &format!("{path}[{index}]"), causes);
-        }
-    }
     let keys = json::list(schema, &["x-kubernetes-list-map-keys"]);
+    let by_key = json::text(schema, &["x-kubernetes-list-type"]) == "map";
     let identity = |item: &Value| match json::text(schema, &["x-kubernetes-list-type"]) {
         "map" => {
             let pairs = keys
@@ -297,6 +302,15 @@ fn validate_list(value: &Value, items: &[Value], schema: &Value, path: &str, cau
         _ if flag(schema, "uniqueItems") => Some(item.to_string()),
         _ => None,
     };
+    if let Some(schema) = schema.get("items") {
+        // Only items with keys have a past.
+        let old = old.and_then(Value::as_array).filter(|_| by_key).into_iter().flatten();
+        let old = old.filter_map(|item| Some((identity(item)?, item))).collect::<HashMap<_, _>>();
+        for (index, item) in items.iter().enumerate() {
+            let old = if old.is_empty() { None } else { identity(item).and_then(|key| old.get(&key).copied()) };
+            validate(item, old, schema, &format!("{path}[{index}]"), causes);
+        }
+    }
     let mut seen = std::collections::HashSet::new();
     for (index, item) in items.iter().enumerate() {
         if let Some(identity) = identity(item)
@@ -371,12 +385,12 @@ fn validate_number(value: &Value, number: &serde_json::Number, schema: &Value, p
 fn combinations(value: &Value, schema: &Value, path: &str, causes: &mut Vec<Cause>) {
     let fits = |schema: &Value| {
         let mut problems = Vec::new();
-        validate(value, schema, path, &mut problems);
+        validate(value, None, schema, path, &mut problems);
         problems.is_empty()
     };
     let invalid = |why: &str| Cause::invalid(path, value, &format!("{path} in body {why}"));
     for part in json::list(schema, &["allOf"]) {
-        validate(value, part, path, causes);
+        validate(value, None, part, path, causes);
     }
     let any = json::list(schema, &["anyOf"]);
     if !any.is_empty() && !any.iter().any(fits) {

@@ -10,7 +10,7 @@ use crate::{
 
 fn problems(schema: &Value, value: &Value) -> Vec<String> {
     let mut causes = Vec::<Cause>::new();
-    structural::validate(value, schema, "spec.x", &mut causes);
+    structural::validate(value, None, schema, "spec.x", &mut causes);
     causes.into_iter().map(|c| format!("{}: {}", c.field, c.message)).collect()
 }
 

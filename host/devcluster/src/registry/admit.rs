@@ -175,7 +175,8 @@ impl Registry {
         name: &str,
         old: Option<&Value>,
         object: &Value,
-    ) -> Result<(), ApiError> {
+    ) -> Result<Vec<String>, ApiError> {
+        let mut warnings = Vec::new();
         let causes = match (&resource.custom, old) {
             (None, None) => builtin::created(resource, object),
             (None, Some(old)) => builtin::updated(resource, subresource, old, object),
@@ -194,18 +195,24 @@ impl Registry {
                             map.remove("metadata");
                         }
                     }
-                    structural::validate(&bare, schema, "", &mut causes);
+                    structural::validate(&bare, old, schema, "", &mut causes);
                     let blocks = |cause: &Cause| BLOCKING.contains(&cause.reason);
-                    if structural::has_rules(schema) && causes.iter().any(blocks) {
-                        let why = "some validation rules were not checked because the object was invalid; correct the \
-                                   existing errors to complete validation";
-                        causes.push(Cause::invalid("<nil>", &Value::Null, why));
+                    if let Some(rules) = &custom.rules {
+                        if causes.iter().any(blocks) {
+                            let why = "some validation rules were not checked because the object was invalid; correct the \
+                                       existing errors to complete validation";
+                            causes.push(Cause::invalid("<nil>", &Value::Null, why));
+                        } else {
+                            let found = rules.check(object, old, schema);
+                            causes.extend(found.causes);
+                            warnings = found.warnings;
+                        }
                     }
                 }
                 causes
             }
         };
-        if causes.is_empty() { Ok(()) } else { Err(ApiError::invalid(resource.about(), name, causes)) }
+        if causes.is_empty() { Ok(warnings) } else { Err(ApiError::invalid(resource.about(), name, causes)) }
     }
 
     pub(super) fn prepare_definition(&self, definition: &mut Value) {

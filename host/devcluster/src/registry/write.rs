@@ -316,7 +316,7 @@ impl Registry {
             self.prepare_definition(&mut object);
         }
         warnings.extend(builtin::warnings(resource, &object));
-        self.validate(resource, "", name, None, &object)?;
+        warnings.extend(self.validate(resource, "", name, None, &object)?);
         if !by_apply {
             let now = json::now();
             let api_version = resource.api_version();
@@ -619,7 +619,7 @@ impl Registry {
         if resource.is("apiextensions.k8s.io", "CustomResourceDefinition") {
             self.prepare_definition(&mut new);
         }
-        self.validate(resource, subresource, &name, Some(&old), &new)?;
+        warnings.extend(self.validate(resource, subresource, &name, Some(&old), &new)?);
         warnings.extend(builtin::metadata_warnings(resource, Some(&old), &new));
         if subresource.is_empty() {
             warnings.extend(builtin::warnings(resource, &new));
