@@ -34,8 +34,14 @@
 //!
 //! # What is not there
 //!
-//! Users, roles and quotas mean nothing; admission webhooks and policies are kept and never asked; `exec`, `attach`,
-//! `port-forward` and proxies are not offered; definitions convert with strategy `None` only.
+//! Users, roles and quotas mean nothing; admission policies are kept and never asked; `exec`,
+//! `attach`, `port-forward` and proxies are not offered; definitions convert with strategy `None` only.
+//!
+//! # Webhooks
+//!
+//! Admission webhooks are called as a real server calls them: over HTTPS when their `clientConfig` has a URL, and in the
+//! process when it names a Service that [`DevCluster::register_service`] knows. What controllers write by themselves is not
+//! shown to them, and `authorizer` is not offered in conditions.
 //!
 //! # Tests
 //!
@@ -45,6 +51,7 @@
 
 #![cfg_attr(test, allow(clippy::needless_pass_by_value, reason = "tables of literals read better by value"))]
 
+mod admission;
 mod apply;
 mod builtin;
 mod catalog;
@@ -59,6 +66,7 @@ mod selector;
 mod server;
 mod status;
 mod store;
+mod user;
 
 use std::{collections::BTreeMap, net::SocketAddr, path::PathBuf, sync::Arc, time::Duration};
 
@@ -263,6 +271,17 @@ impl DevCluster {
     pub fn gate(&self, name: &str) -> Gate {
         let place = server::fault::Place { name: name.to_owned(), ..Default::default() };
         Gate { shared: Arc::clone(&self.shared), place: Arc::new(place) }
+    }
+
+    /// Lets a Service of this name answer in the process: webhooks whose `clientConfig` names it are posted to the router,
+    /// without TLS. A Service object is not needed.
+    pub fn register_service(&self, namespace: &str, name: &str, router: axum::Router) {
+        self.shared.services.register(namespace, name, router);
+    }
+
+    /// Takes such a Service away again.
+    pub fn remove_service(&self, namespace: &str, name: &str) {
+        self.shared.services.remove(namespace, name);
     }
 
     /// Ends all faults that were injected here (those of gates stay). Requests that already hang are not answered any more: their client is taken for dead.

@@ -7,6 +7,7 @@ mod admit;
 mod convert;
 mod delete;
 mod evict;
+mod gate;
 mod rules;
 mod scale;
 mod write;
@@ -23,7 +24,7 @@ use serde_json::{Value, json};
 
 pub(crate) use delete::DeleteOptions;
 pub use delete::Propagation;
-pub(crate) use write::{Edit, Options, Outcome, Validation};
+pub(crate) use write::{Edit, Options, Outcome, Validation, random_suffix};
 
 use crate::{
     builtin,

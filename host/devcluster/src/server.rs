@@ -4,6 +4,7 @@
 //! Bodies are bounded; every refusal is a `Status`.
 
 mod accept;
+mod admitted;
 mod body;
 mod discovery;
 pub(crate) mod fault;
@@ -39,12 +40,14 @@ use serde_json::{Value, json};
 use tokio_util::sync::CancellationToken;
 
 use crate::{
+    admission::Services,
     catalog::Resource,
     json::{self, text},
     registry::{Options, Registry, Validation},
     selector::{Selector, selectable_fields},
     status::{ApiError, Cause},
     store::Stored,
+    user::User,
 };
 use accept::Format;
 use fault::{Effect, Faults};
@@ -63,6 +66,8 @@ pub(crate) struct Shared {
     pub(crate) stopping: CancellationToken,
     pub(crate) journal: Journal,
     pub(crate) faults: Faults,
+    /// Webhooks that answer in the process.
+    pub(crate) services: Services,
     requests: AtomicU64,
     verbs: Mutex<BTreeMap<String, u64>>,
 }
@@ -70,7 +75,8 @@ pub(crate) struct Shared {
 impl Shared {
     pub(crate) fn new(registry: Arc<Registry>, stopping: CancellationToken) -> Self {
         let (journal, faults) = (Journal::default(), Faults::default());
-        Self { registry, stopping, journal, faults, requests: AtomicU64::new(0), verbs: Mutex::default() }
+        let (services, requests, verbs) = (Services::default(), AtomicU64::new(0), Mutex::default());
+        Self { registry, stopping, journal, faults, services, requests, verbs }
     }
 
     pub(crate) fn request_count(&self) -> u64 {
@@ -112,7 +118,8 @@ async fn handle(State(shared): State<Arc<Shared>>, request: Request) -> Response
     // Both count the request; what breaks at the gate does not reach the cluster.
     let (at_gate, at_cluster) = (gate.faults.judge(write), shared.faults.judge(write));
     let hit = at_gate.or(at_cluster);
-    let mut call = Call { shared, stopping, method: parts.method, headers: parts.headers, query, number: 0 };
+    let user = User::admin();
+    let mut call = Call { shared, stopping, method: parts.method, headers: parts.headers, query, number: 0, user };
     call.number = call.open(&path, parts.uri.path(), dry_run, &gate.name);
     let Some(hit) = hit else { return call.respond_to(path, body).await };
     if hit.performed {
@@ -143,6 +150,19 @@ fn refusal(error: &ApiError) -> Response {
     warned(response, &error.details.warnings)
 }
 
+/// Adds what the client should know, each thing once.
+fn warn(response: &mut Response, warnings: &[String]) {
+    let mut told = std::collections::HashSet::new();
+    for warning in warnings.iter().filter(|warning| told.insert(warning.as_str())).take(32) {
+        // The header is one line of visible characters.
+        let plain = warning.chars().map(|c| if c.is_control() { ' ' } else { c }).collect::<String>();
+        let quoted = plain.replace('\\', "\\\\").replace('"', "\\\"");
+        if let Ok(value) = header::HeaderValue::from_str(&format!("299 - \"{quoted}\"")) {
+            response.headers_mut().append(header::WARNING, value);
+        }
+    }
+}
+
 fn json_response(code: StatusCode, bytes: Bytes) -> Response {
     (code, [(header::CONTENT_TYPE, "application/json")], bytes).into_response()
 }
@@ -161,6 +181,7 @@ struct Call {
     query: Query,
     /// Its place in the journal.
     number: u64,
+    user: User,
 }
 
 impl Call {
@@ -285,7 +306,7 @@ impl Call {
             let why = "fieldManager: Invalid value: may not be longer than 128 characters and must be printable";
             return Err(ApiError::new(422, "Invalid", why));
         }
-        Ok(Options { manager, dry_run: self.dry_run()?, validation, duplicates })
+        Ok(Options { manager, dry_run: self.dry_run()?, validation, duplicates, gate: None })
     }
 
     fn dry_run(&self) -> Result<bool, ApiError> {
@@ -424,12 +445,7 @@ impl Call {
 
 /// The answer with warnings.
 fn warned(mut response: Response, warnings: &[String]) -> Response {
-    for warning in warnings.iter().take(32) {
-        let quoted = warning.replace('\\', "\\\\").replace('"', "\\\"");
-        if let Ok(value) = header::HeaderValue::from_str(&format!("299 - \"{quoted}\"")) {
-            response.headers_mut().append(header::WARNING, value);
-        }
-    }
+    warn(&mut response, warnings);
     response
 }
 

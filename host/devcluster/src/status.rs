@@ -2,6 +2,8 @@
 //!
 //! One constructor per reason of the API, so that a handler cannot invent a code that clients do not know.
 
+use std::borrow::Cow;
+
 use serde_json::{Map, Value, json};
 
 /// A refusal, ready to be sent as a `Status` object.
@@ -9,7 +11,7 @@ use serde_json::{Map, Value, json};
 #[error("{message}")]
 pub(crate) struct ApiError {
     pub(crate) code: u16,
-    pub(crate) reason: &'static str,
+    pub(crate) reason: Cow<'static, str>,
     pub(crate) message: String,
     pub(crate) details: Box<Details>,
 }
@@ -37,6 +39,16 @@ pub(crate) struct Cause {
 }
 
 impl Cause {
+    fn to_value(&self) -> Value {
+        let mut cause = Map::new();
+        for (key, text) in [("reason", self.reason), ("message", &self.message), ("field", &self.field)] {
+            if !text.is_empty() {
+                cause.insert(key.to_owned(), json!(text));
+            }
+        }
+        Value::Object(cause)
+    }
+
     pub(crate) fn invalid(field: impl Into<String>, value: &Value, why: &str) -> Self {
         let field = field.into();
         Self { reason: "FieldValueInvalid", message: format!("Invalid value: {value}: {why}"), field }
@@ -77,8 +89,8 @@ impl About<'_> {
 }
 
 impl ApiError {
-    pub(crate) fn new(code: u16, reason: &'static str, message: impl Into<String>) -> Self {
-        Self { code, reason, message: message.into(), details: Box::default() }
+    pub(crate) fn new(code: u16, reason: impl Into<Cow<'static, str>>, message: impl Into<String>) -> Self {
+        Self { code, reason: reason.into(), message: message.into(), details: Box::default() }
     }
 
     fn about(mut self, about: About<'_>, name: &str) -> Self {
@@ -226,11 +238,7 @@ impl ApiError {
             }
         }
         if !d.causes.is_empty() {
-            let causes = d
-                .causes
-                .iter()
-                .map(|cause| json!({"reason": cause.reason, "message": cause.message, "field": cause.field}))
-                .collect();
+            let causes = d.causes.iter().map(Cause::to_value).collect();
             details.insert("causes".to_owned(), Value::Array(causes));
         }
         if d.retry_after_seconds > 0 {

@@ -12,6 +12,7 @@ use tower::ServiceBuilder;
 
 use crate::{Config, DevCluster};
 
+mod admission;
 mod client;
 mod controller;
 mod http;

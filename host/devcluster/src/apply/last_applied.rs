@@ -56,7 +56,9 @@ fn still_as_applied(live: &Value, ty: Type<'_>, api_version: &str) -> Option<BTr
     if json::is_deeper(&last, json::DEPTH_MAX) || json::text(&last, &["apiVersion"]) != api_version {
         return None;
     }
-    typed::check(&last, ty).ok()?;
+    if !typed::check(&last, ty).is_empty() {
+        return None;
+    }
     let comparison = typed::compare(&last, live, ty);
     let set = typed::field_set(&last, ty);
     let set = set.difference(&comparison.modified).difference(&comparison.added).difference(&comparison.removed);

@@ -9,7 +9,7 @@ use super::{
     write::{Options, Validation},
 };
 use crate::{
-    builtin,
+    admission, builtin,
     catalog::Resource,
     crd::{self, structural},
     json::{self, at, list, remove, set, text},
@@ -177,6 +177,10 @@ impl Registry {
         object: &Value,
     ) -> Result<Vec<String>, ApiError> {
         let mut warnings = Vec::new();
+        let hooks = admission::validation::check(resource, object);
+        if !hooks.is_empty() {
+            return Err(ApiError::invalid(resource.about(), name, hooks));
+        }
         let causes = match (&resource.custom, old) {
             (None, None) => builtin::created(resource, object),
             (None, Some(old)) => builtin::updated(resource, subresource, old, object),

@@ -6,10 +6,12 @@ use serde_json::{Value, json};
 
 use super::{
     Registry, convert,
+    gate::Passing,
     rules::is_finished,
     write::{ATTEMPTS_MAX, Outcome},
 };
 use crate::{
+    admission::Gate,
     catalog::Resource,
     json::{self, at, int, list, set, text},
     status::{About, ApiError, Cause},
@@ -99,13 +101,25 @@ impl Registry {
         name: &str,
         options: &DeleteOptions,
     ) -> Result<Outcome, ApiError> {
+        self.delete_past(None, resource, namespace, name, options)
+    }
+
+    /// The same, if the webhooks let it.
+    pub(crate) fn delete_past(
+        &self,
+        gate: Option<&Gate>,
+        resource: &Resource,
+        namespace: &str,
+        name: &str,
+        options: &DeleteOptions,
+    ) -> Result<Outcome, ApiError> {
         if resource.is("", "Namespace") && matches!(name, "default" | "kube-system" | "kube-public") {
             return Err(ApiError::forbidden(resource.about(), name, "this namespace may not be deleted"));
         }
         for _ in 0..ATTEMPTS_MAX {
             let stored = self.store.get(&resource.table, namespace, name);
             let stored = stored.ok_or_else(|| ApiError::not_found(resource.about(), name))?;
-            if let Some(outcome) = self.try_delete(resource, &stored, options)? {
+            if let Some(outcome) = self.try_delete(gate, resource, &stored, options)? {
                 return Ok(outcome);
             }
         }
@@ -114,6 +128,7 @@ impl Registry {
 
     fn try_delete(
         &self,
+        gate: Option<&Gate>,
         resource: &Resource,
         stored: &Arc<Stored>,
         options: &DeleteOptions,
@@ -137,6 +152,11 @@ impl Registry {
             return Err(ApiError::conflict(by_kind(resource), name, &why));
         }
         let marked = at(old, &["metadata", "deletionTimestamp"]).is_some();
+        if gate.is_some() {
+            let shown = self.view(resource, stored);
+            let old = Some(&shown.value);
+            self.deletable(Passing { resource, subresource: "", name, revision: stored.revision, old }, gate)?;
+        }
         let mut new = old.clone();
         set_propagation_finalizers(&mut new, options);
         let grace = grace_seconds(resource, old, options);

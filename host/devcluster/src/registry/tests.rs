@@ -132,7 +132,7 @@ fn stale_versions_and_foreign_uids_conflict() {
         merge(&registry, "ConfigMap", "x", json!({"metadata": {"resourceVersion": version}, "data": {"a": "3"}}))
             .err()
             .unwrap();
-    assert_eq!((error.code, error.reason), (409, "Conflict"));
+    assert_eq!((error.code, error.reason.as_ref()), (409, "Conflict"));
     let error = merge(&registry, "ConfigMap", "x", json!({"metadata": {"uid": "other"}})).err().unwrap();
     assert_eq!(error.code, 409);
     let error = merge(&registry, "ConfigMap", "x", json!({"metadata": {"name": "y"}})).err().unwrap();

@@ -8,6 +8,7 @@ use super::{
     CRD_TABLE, Registry,
     admit::quality_class,
     convert,
+    gate::Passing,
     rules::{
         bump_generation, check_size, creates_on_update, has_generation, is_finished, keep_what_the_server_owns,
         reset_fields, restrict_to_endpoint,
@@ -15,6 +16,7 @@ use super::{
     scale::replicas_path,
 };
 use crate::{
+    admission::Gate,
     apply::{
         managed::{ApplyError, By, Managers, TypedErrors, conflict_status},
         typed::TypedError,
@@ -47,11 +49,13 @@ pub(crate) struct Options<'a> {
     pub(crate) validation: Validation,
     /// Fields that the reader of the body already found twice.
     pub(crate) duplicates: &'a [String],
+    /// Where webhooks are asked; controllers pass by.
+    pub(crate) gate: Option<&'a Gate>,
 }
 
 impl<'a> Options<'a> {
     pub(crate) fn of(manager: &'a str) -> Self {
-        Self { manager, dry_run: false, validation: Validation::Ignore, duplicates: &[] }
+        Self { manager, dry_run: false, validation: Validation::Ignore, duplicates: &[], gate: None }
     }
 }
 
@@ -233,9 +237,10 @@ impl Registry {
         let base = text(&object, &["metadata", "generateName"]);
         if text(&object, &["metadata", "name"]).is_empty() && !base.is_empty() {
             let base = base.chars().take(58).collect::<String>();
+            let kept = options.gate.map(|gate| format!("{base}{}", gate.suffix()));
             let free = |name: &String| self.store.get(&resource.table, namespace, name).is_none();
             let mut names = (0..8).map(|_| format!("{base}{}", random_suffix()));
-            let name = names.find(free).unwrap_or_else(|| format!("{base}{}", random_suffix()));
+            let name = kept.or_else(|| names.find(free)).unwrap_or_else(|| format!("{base}{}", random_suffix()));
             set(&mut object, &["metadata", "name"], json!(name));
         }
         self.insert(resource, namespace, object, None, options)
@@ -258,7 +263,8 @@ impl Registry {
         for field in ["deletionTimestamp", "deletionGracePeriodSeconds", "selfLink", "managedFields", "generation"] {
             remove(&mut object, &["metadata", field]);
         }
-        set(&mut object, &["metadata", "uid"], json!(uuid::Uuid::new_v4().to_string()));
+        let uid = options.gate.map_or_else(|| uuid::Uuid::new_v4().to_string(), Gate::uid);
+        set(&mut object, &["metadata", "uid"], json!(uid));
         set(&mut object, &["metadata", "creationTimestamp"], json!(json::now()));
         if has_generation(resource) {
             set(&mut object, &["metadata", "generation"], json!(1));
@@ -288,6 +294,8 @@ impl Registry {
         let Decoded { mut object, mut warnings, labelled, versioned, mut managers, by_apply } = decoded;
         // What the server adds from here on is nobody's.
         let mut shown = object.clone();
+        let passing = Passing { resource, subresource: "", name, revision: 0, old: None };
+        self.mutated(passing, &mut object, options)?;
         if resource.is("", "Service") {
             let causes = self.allocate_service(None, &mut object, options.dry_run);
             if !causes.is_empty() {
@@ -317,6 +325,7 @@ impl Registry {
         }
         warnings.extend(builtin::warnings(resource, &object));
         warnings.extend(self.validate(resource, "", name, None, &object)?);
+        self.validated(passing, &object, options)?;
         if !by_apply {
             let now = json::now();
             let api_version = resource.api_version();
@@ -603,6 +612,8 @@ impl Registry {
             managers.update(&old, nothing.as_ref().unwrap_or(&new), resource.root(), by, reset);
         }
         keep_what_the_server_owns(&old, &mut new);
+        let passing = Passing { resource, subresource, name: &name, revision: stored.revision, old: Some(&live.value) };
+        self.mutated(passing, &mut new, options)?;
         if resource.is("", "Service") && subresource.is_empty() {
             let causes = self.allocate_service(Some(&old), &mut new, options.dry_run);
             if !causes.is_empty() {
@@ -620,6 +631,7 @@ impl Registry {
             self.prepare_definition(&mut new);
         }
         warnings.extend(self.validate(resource, subresource, &name, Some(&old), &new)?);
+        self.validated(passing, &new, options)?;
         warnings.extend(builtin::metadata_warnings(resource, Some(&old), &new));
         if subresource.is_empty() {
             warnings.extend(builtin::warnings(resource, &new));

@@ -5,12 +5,14 @@ use http::StatusCode;
 use serde_json::{Value, json};
 
 use super::{
-    Call, PROTOBUF, body, journal::PatchKind, json_response, list_bytes, protobuf, request::Target, review, warned,
+    Call, PROTOBUF, admitted::Subject, body, journal::PatchKind, json_response, list_bytes, protobuf, request::Target,
+    review, warned,
 };
 use crate::{
+    admission::Gate,
     catalog::Resource,
     json::{self, text},
-    registry::{DeleteOptions, Edit, Outcome, Propagation},
+    registry::{DeleteOptions, Edit, Options, Outcome, Propagation},
     status::{self, ApiError, Cause},
 };
 
@@ -50,7 +52,11 @@ impl Call {
         let manager = self.manager();
         let options = self.options(&manager, &decoded.duplicates)?;
         self.note(|request| request.name = text(&decoded.value, &["metadata", "name"]).to_owned());
-        let outcome = self.registry().create(resource, namespace, decoded.value, options)?;
+        let subject = Subject { resource, subresource: "", namespace, name: "" };
+        let create = |gate: Option<&Gate>| {
+            self.registry().create(resource, namespace, decoded.value.clone(), Options { gate, ..options })
+        };
+        let outcome = self.admitted(subject, options.dry_run, create).await?;
         self.note(|request| request.name = text(&outcome.object.value, &["metadata", "name"]).to_owned());
         self.finish(resource, outcome).await
     }
@@ -102,17 +108,25 @@ impl Call {
         let name = target.name.as_deref().unwrap_or_default();
         let manager = self.manager();
         let options = self.options(&manager, &decoded.duplicates)?;
+        let subject = Subject { resource, subresource: &target.subresource, namespace, name };
         if target.subresource == "scale" {
             let given = decoded.value;
             let replace = |scale: &mut Value| {
                 *scale = given.clone();
                 Ok(())
             };
-            let outcome = self.registry().update_scale(resource, namespace, name, &replace, options)?;
+            let update = |gate: Option<&Gate>| {
+                self.registry().update_scale(resource, namespace, name, &replace, Options { gate, ..options })
+            };
+            let outcome = self.admitted(subject, options.dry_run, update).await?;
             return self.finish_scale(resource, outcome).await;
         }
         let edit = Edit::Put(decoded.value);
-        let outcome = self.registry().update(resource, namespace, name, &target.subresource, &edit, options)?;
+        let update = |gate: Option<&Gate>| {
+            let options = Options { gate, ..options };
+            self.registry().update(resource, namespace, name, &target.subresource, &edit, options)
+        };
+        let outcome = self.admitted(subject, options.dry_run, update).await?;
         self.finish(resource, outcome).await
     }
 
@@ -180,8 +194,13 @@ impl Call {
         }
         let manager = self.manager();
         let options = self.options(&manager, &duplicates)?;
+        let subject = Subject { resource, subresource: &target.subresource, namespace, name };
         if let (Edit::Apply { config, force }, "scale") = (&edit, target.subresource.as_str()) {
-            let outcome = self.registry().apply_scale(resource, namespace, name, config, *force, options)?;
+            let apply = |gate: Option<&Gate>| {
+                let options = Options { gate, ..options };
+                self.registry().apply_scale(resource, namespace, name, config, *force, options)
+            };
+            let outcome = self.admitted(subject, options.dry_run, apply).await?;
             return self.finish_scale(resource, outcome).await;
         }
         if target.subresource == "scale" {
@@ -193,10 +212,17 @@ impl Call {
                 }
                 Edit::Put(_) | Edit::With(_) | Edit::Apply { .. } => Err(ApiError::method_not_allowed()),
             };
-            let outcome = self.registry().update_scale(resource, namespace, name, &change, options)?;
+            let update = |gate: Option<&Gate>| {
+                self.registry().update_scale(resource, namespace, name, &change, Options { gate, ..options })
+            };
+            let outcome = self.admitted(subject, options.dry_run, update).await?;
             return self.finish_scale(resource, outcome).await;
         }
-        let outcome = self.registry().update(resource, namespace, name, &target.subresource, &edit, options)?;
+        let update = |gate: Option<&Gate>| {
+            let options = Options { gate, ..options };
+            self.registry().update(resource, namespace, name, &target.subresource, &edit, options)
+        };
+        let outcome = self.admitted(subject, options.dry_run, update).await?;
         self.finish(resource, outcome).await
     }
 
@@ -238,7 +264,7 @@ impl Call {
         let said = options.warning.map(str::to_owned).into_iter().collect::<Vec<_>>();
         let namespace = target.namespace.as_deref().unwrap_or_default();
         let name = target.name.as_deref().unwrap_or_default();
-        let outcome = self.registry().delete(resource, namespace, name, &options);
+        let outcome = self.delete_admitted(resource, namespace, name, &options).await;
         let outcome = outcome.map_err(|error| error.with_warnings(&said))?.saying(said);
         if !outcome.removed {
             return self.finish(resource, outcome).await;
@@ -251,6 +277,18 @@ impl Call {
         let answer = status::deleted(resource.about(), name, outcome.object.uid());
         let response = json_response(StatusCode::OK, answer.to_string().into());
         Ok(warned(response, &outcome.warnings))
+    }
+
+    async fn delete_admitted(
+        &self,
+        resource: &Resource,
+        namespace: &str,
+        name: &str,
+        options: &DeleteOptions,
+    ) -> Result<Outcome, ApiError> {
+        let subject = Subject { resource, subresource: "", namespace, name };
+        let delete = |gate: Option<&Gate>| self.registry().delete_past(gate, resource, namespace, name, options);
+        self.admitted(subject, options.dry_run, delete).await
     }
 
     pub(super) async fn delete_collection(
@@ -273,7 +311,7 @@ impl Call {
             }
             let namespace = text(&object.value, &["metadata", "namespace"]);
             let name = text(&object.value, &["metadata", "name"]);
-            match self.registry().delete(resource, namespace, name, &options) {
+            match self.delete_admitted(resource, namespace, name, &options).await {
                 Ok(outcome) => {
                     outcome.ticket.wait().await.map_err(ApiError::internal)?;
                     // As it was when it was found.

@@ -19,7 +19,13 @@ impl Wire {
         Self { cluster: DevCluster::start(config).await.unwrap() }
     }
 
-    async fn raw(&self, method: &str, path: &str, headers: &[(&str, &str)], body: impl Into<Body>) -> Response<Body> {
+    pub(super) async fn raw(
+        &self,
+        method: &str,
+        path: &str,
+        headers: &[(&str, &str)],
+        body: impl Into<Body>,
+    ) -> Response<Body> {
         let mut request = Request::builder().method(method).uri(path);
         for (name, value) in headers {
             request = request.header(*name, *value);
