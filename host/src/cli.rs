@@ -115,7 +115,7 @@ pub struct Dev {
 /// `barbless devcluster`
 #[derive(Debug, Args)]
 pub struct Devcluster {
-    /// Address to listen on. Whoever reaches it may do everything: there are no passwords.
+    /// Address to listen on. Without --rbac, whoever reaches it may do everything: there are no passwords.
     #[arg(long, value_name = "IP", default_value = "127.0.0.1")]
     pub address: IpAddr,
     /// Port to listen on; 0 takes a free one.
@@ -130,6 +130,9 @@ pub struct Devcluster {
     /// Let Deployments, Jobs, Pods and other workloads be as they are written: nothing becomes ready.
     #[arg(long)]
     pub no_controllers: bool,
+    /// Let roles and bindings say who may do what. The kubeconfig has the token of an administrator.
+    #[arg(long, requires = "kubeconfig")]
+    pub rbac: bool,
 }
 
 impl Devcluster {

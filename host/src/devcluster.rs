@@ -16,16 +16,21 @@ use crate::report::{Exit, Report};
 /// # Errors
 /// A report for the user.
 pub(crate) async fn command(args: &Devcluster) -> Result<Exit, Report> {
-    let devcluster = start(args.data_dir.as_deref(), !args.no_controllers).await?;
-    let server = devcluster.serve(args.listen()).await.map_err(|error| {
+    let devcluster = start_with(args.data_dir.as_deref(), !args.no_controllers, args.rbac).await?;
+    // Clients show tokens only over TLS.
+    let serving = match args.rbac {
+        true => devcluster.serve_tls(args.listen()).await,
+        false => devcluster.serve(args.listen()).await,
+    };
+    let server = serving.map_err(|error| {
         Report::of("ListenFailed", &error).hint("give another --address or --port; port 0 takes a free one")
     })?;
-    let url = format!("http://{}", server.local_addr());
     if let Some(path) = &args.kubeconfig {
-        write_private(path, &DevCluster::kubeconfig(&url))?;
+        let token = args.rbac.then(|| devcluster.admin_token());
+        write_private(path, &server.kubeconfig(token.as_deref()))?;
     }
     // Whoever started this may read it from a pipe.
-    app::print(&format!("{url}\n"))?;
+    app::print(&format!("{}\n", server.url()))?;
     dev::interrupted().await;
     server.shutdown().await;
     devcluster.stop().await;
@@ -37,7 +42,11 @@ pub(crate) async fn command(args: &Devcluster) -> Result<Exit, Report> {
 /// # Errors
 /// A report for the user.
 pub(crate) async fn start(data_dir: Option<&Path>, controllers: bool) -> Result<DevCluster, Report> {
-    let config = Config { data_dir: data_dir.map(|dir| dir.join("cluster")), controllers, ..Config::default() };
+    start_with(data_dir, controllers, false).await
+}
+
+async fn start_with(data_dir: Option<&Path>, controllers: bool, rbac: bool) -> Result<DevCluster, Report> {
+    let config = Config { data_dir: data_dir.map(|dir| dir.join("cluster")), controllers, rbac, ..Config::default() };
     DevCluster::start(config).await.map_err(|error| unusable(data_dir, &error))
 }
 

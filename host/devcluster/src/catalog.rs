@@ -146,7 +146,7 @@ fn builtin(raw: &Value) -> Resource {
 }
 
 /// The subresources that this server answers; the others (exec, proxy…) are not offered in discovery.
-const SUBRESOURCES: [&str; 6] = ["status", "scale", "finalize", "binding", "eviction", "log"];
+const SUBRESOURCES: [&str; 7] = ["status", "scale", "finalize", "binding", "eviction", "log", "token"];
 
 /// The resources served now. A change replaces the whole table, so that readers hold no lock.
 #[derive(Debug)]

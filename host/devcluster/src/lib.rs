@@ -2,7 +2,7 @@
 //!
 //! [`DevCluster`] holds an in-memory (or persisted) store, serves it as an [`axum::Router`] that a client in the same
 //! process can call without a socket, and on request on an address of the machine for kubectl. Small controllers make
-//! workloads become ready. There are no users: every request is allowed. It is no cluster: nothing runs.
+//! workloads become ready. Every request is allowed unless [`Config::rbac`] says otherwise. It is no cluster: nothing runs.
 //!
 //! # How workloads behave
 //!
@@ -34,7 +34,7 @@
 //!
 //! # What is not there
 //!
-//! Users, roles and quotas mean nothing; admission policies are kept and never asked; `exec`,
+//! Quotas mean nothing, and roles only with [`Config::rbac`]; admission policies are kept and never asked; `exec`,
 //! `attach`, `port-forward` and proxies are not offered; definitions convert with strategy `None` only.
 //!
 //! # Webhooks
@@ -60,6 +60,7 @@ mod controllers;
 mod crd;
 mod json;
 mod patch;
+mod rbac;
 mod registry;
 mod schema;
 mod selector;
@@ -95,6 +96,10 @@ pub struct Config {
     /// `ttlSecondsAfterFinished`, the schedules of CronJobs, and the wait before a container is started again. Tests make it short. Grace periods and
     /// the times in objects stay real.
     pub second: Duration,
+    /// Whether roles and bindings say who may do what. Then clients over the network show a token ([`DevCluster::add_token`],
+    /// or one of a ServiceAccount) or are `system:anonymous`; clients in the process that show none may do everything.
+    /// Without it every request is an administrator's.
+    pub rbac: bool,
 }
 
 impl Default for Config {
@@ -104,6 +109,7 @@ impl Default for Config {
             controllers: true,
             ready_delay: Duration::from_millis(2),
             second: Duration::from_secs(1),
+            rbac: false,
         }
     }
 }
@@ -122,6 +128,9 @@ pub enum Error {
         /// What the system said.
         source: std::io::Error,
     },
+    /// No certificate could be made.
+    #[error("cannot make a certificate for the development cluster")]
+    Certificate(#[source] Box<dyn std::error::Error + Send + Sync>),
     /// The cluster could not make its own first objects.
     #[error("cannot create the first objects of the development cluster: {message}")]
     Bootstrap {
@@ -151,7 +160,7 @@ impl Error {
             Self::Data(source) => {
                 Some(source.downcast_ref::<store::DiskError>().map_or(DataTrouble::Other, store::DiskError::trouble))
             }
-            Self::Listen { .. } | Self::Bootstrap { .. } => None,
+            Self::Listen { .. } | Self::Certificate(_) | Self::Bootstrap { .. } => None,
         }
     }
 }
@@ -177,15 +186,19 @@ impl DevCluster {
     /// # Errors
     /// When the data folder cannot be opened or read.
     pub async fn start(config: Config) -> Result<Self, Error> {
-        let Config { data_dir, controllers, ready_delay, second } = config;
+        let Config { data_dir, controllers, ready_delay, second, rbac } = config;
         let opening = tokio::task::spawn_blocking(move || registry::Registry::open(data_dir.as_deref()));
         let registry = opening.await.map_err(|error| Error::Data(Box::new(error)))?;
         let registry = Arc::new(registry.map_err(|error| Error::Data(Box::new(error)))?);
         let stopping = CancellationToken::new();
-        controllers::bootstrap(&registry).map_err(|error| Error::Bootstrap { message: error.to_string() })?;
+        let bootstrap = |error: status::ApiError| Error::Bootstrap { message: error.to_string() };
+        controllers::bootstrap(&registry).map_err(bootstrap)?;
+        if rbac {
+            rbac::roles::bootstrap(&registry).map_err(bootstrap)?;
+        }
         controllers::start(&registry, controllers, controllers::Pace { ready_delay, second }, &stopping);
         let guard = stopping.clone().drop_guard();
-        let shared = Arc::new(server::Shared::new(registry, stopping));
+        let shared = Arc::new(server::Shared::new(registry, rbac::Authority::new(rbac), stopping));
         Ok(Self { shared, _stop_on_drop: Arc::new(guard) })
     }
 
@@ -194,15 +207,32 @@ impl DevCluster {
         server::router(Arc::clone(&self.shared))
     }
 
-    /// Serves the API over HTTP/1.1 on this address (port 0 chooses a free one). There is no authentication, so bind to
-    /// a loopback address.
+    /// Serves the API over HTTP/1.1 on this address (port 0 chooses a free one). Without [`Config::rbac`] whoever reaches it
+    /// may do everything, so bind to a loopback address.
     ///
     /// # Errors
     /// When the address cannot be bound.
     pub async fn serve(&self, address: SocketAddr) -> Result<Server, Error> {
-        let listen = |source| Error::Listen { address, source };
-        let listener = tokio::net::TcpListener::bind(address).await.map_err(listen)?;
-        let local = listener.local_addr().map_err(listen)?;
+        let listener = bind(address).await?;
+        let local = listener.local_addr().map_err(|source| Error::Listen { address, source })?;
+        Ok(self.serve_on(listener, local, None))
+    }
+
+    /// The same over TLS, with a certificate of its own: clients such as kubectl show tokens only there.
+    ///
+    /// # Errors
+    /// When the address cannot be bound, or no certificate can be made.
+    pub async fn serve_tls(&self, address: SocketAddr) -> Result<Server, Error> {
+        let listener = bind(address).await?;
+        let local = listener.local_addr().map_err(|source| Error::Listen { address, source })?;
+        let (listener, certificate) = server::tls::Listener::new(listener, local).map_err(Error::Certificate)?;
+        Ok(self.serve_on(listener, local, Some(certificate)))
+    }
+
+    fn serve_on<L>(&self, listener: L, local: SocketAddr, certificate: Option<String>) -> Server
+    where
+        L: axum::serve::Listener<Addr = SocketAddr>,
+    {
         // A child: stopping the cluster stops the server, not the other way round.
         let stopping = self.shared.stopping.child_token();
         let router = self.router().layer(axum::Extension(server::Stopping(stopping.clone())));
@@ -213,17 +243,27 @@ impl DevCluster {
                 tracing::error!(%error, "the development API server ended");
             }
         });
-        Ok(Server { local, stopping, task })
+        Server { local, certificate, stopping, task }
+    }
+
+    /// Makes a token known: whoever shows it is this user in these groups (and in `system:authenticated`). The group
+    /// `system:masters` may do everything. It means something only with [`Config::rbac`].
+    pub fn add_token(&self, token: &str, user: &str, groups: &[&str]) {
+        let groups = groups.iter().map(|group| (*group).to_owned()).collect::<Vec<_>>();
+        self.shared.authority.add(token, user, &groups);
+    }
+
+    /// A new token of an administrator.
+    #[must_use]
+    pub fn admin_token(&self) -> String {
+        let token = uuid::Uuid::new_v4().simple().to_string();
+        self.add_token(&token, "devcluster-admin", &[rbac::MASTERS]);
+        token
     }
 
     /// A kubeconfig, as YAML, whose only context is the server at this URL.
     pub fn kubeconfig(server_url: &str) -> String {
-        let server = serde_json::Value::String(server_url.to_owned());
-        format!(
-            "apiVersion: v1\nkind: Config\nclusters:\n- name: devcluster\n  cluster:\n    server: {server}\nusers:\n- \
-             name: devcluster\n  user: {{}}\ncontexts:\n- name: devcluster\n  context:\n    cluster: devcluster\n    user: \
-             devcluster\n    namespace: default\ncurrent-context: devcluster\n"
-        )
+        kubeconfig(server_url, None, None)
     }
 
     /// Ends controllers, servers and watches, and closes the data file.
@@ -290,10 +330,31 @@ impl DevCluster {
     }
 }
 
+async fn bind(address: SocketAddr) -> Result<tokio::net::TcpListener, Error> {
+    tokio::net::TcpListener::bind(address).await.map_err(|source| Error::Listen { address, source })
+}
+
+fn kubeconfig(server_url: &str, certificate: Option<&str>, token: Option<&str>) -> String {
+    use base64::Engine;
+    let mut cluster = serde_json::json!({"server": server_url});
+    if let Some(certificate) = certificate {
+        let encoded = base64::engine::general_purpose::STANDARD.encode(certificate);
+        json::set(&mut cluster, &["certificate-authority-data"], serde_json::json!(encoded));
+    }
+    let user = token.map_or_else(|| serde_json::json!({}), |token| serde_json::json!({"token": token}));
+    format!(
+        "apiVersion: v1\nkind: Config\nclusters:\n- name: devcluster\n  cluster: {cluster}\nusers:\n- name: devcluster\n  \
+         user: {user}\ncontexts:\n- name: devcluster\n  context:\n    cluster: devcluster\n    user: devcluster\n    \
+         namespace: default\ncurrent-context: devcluster\n"
+    )
+}
+
 /// A listening server.
 #[derive(Debug)]
 pub struct Server {
     local: SocketAddr,
+    /// Of a server over TLS, in PEM.
+    certificate: Option<String>,
     stopping: CancellationToken,
     task: JoinHandle<()>,
 }
@@ -302,6 +363,19 @@ impl Server {
     /// The address that is listened on, with the real port.
     pub fn local_addr(&self) -> SocketAddr {
         self.local
+    }
+
+    /// Where clients find it.
+    #[must_use]
+    pub fn url(&self) -> String {
+        let scheme = if self.certificate.is_some() { "https" } else { "http" };
+        format!("{scheme}://{}", self.local)
+    }
+
+    /// A kubeconfig, as YAML, whose only context is this server, with a token to show.
+    #[must_use]
+    pub fn kubeconfig(&self, token: Option<&str>) -> String {
+        kubeconfig(&self.url(), self.certificate.as_deref(), token)
     }
 
     /// Stops accepting, and returns when open requests have ended or five seconds have passed.

@@ -14,9 +14,9 @@ mod openapi;
 mod protobuf;
 pub(crate) mod relay;
 pub(crate) mod request;
-mod review;
 mod swagger;
 mod table;
+pub(crate) mod tls;
 mod watch;
 mod write;
 
@@ -43,6 +43,7 @@ use crate::{
     admission::Services,
     catalog::Resource,
     json::{self, text},
+    rbac::{self, Act, Authority, Origin},
     registry::{Options, Registry, Validation},
     selector::{Selector, selectable_fields},
     status::{ApiError, Cause},
@@ -68,15 +69,17 @@ pub(crate) struct Shared {
     pub(crate) faults: Faults,
     /// Webhooks that answer in the process.
     pub(crate) services: Services,
+    /// Who may do what.
+    pub(crate) authority: Authority,
     requests: AtomicU64,
     verbs: Mutex<BTreeMap<String, u64>>,
 }
 
 impl Shared {
-    pub(crate) fn new(registry: Arc<Registry>, stopping: CancellationToken) -> Self {
+    pub(crate) fn new(registry: Arc<Registry>, authority: Authority, stopping: CancellationToken) -> Self {
         let (journal, faults) = (Journal::default(), Faults::default());
         let (services, requests, verbs) = (Services::default(), AtomicU64::new(0), Mutex::default());
-        Self { registry, stopping, journal, faults, services, requests, verbs }
+        Self { registry, stopping, journal, faults, services, authority, requests, verbs }
     }
 
     pub(crate) fn request_count(&self) -> u64 {
@@ -118,12 +121,15 @@ async fn handle(State(shared): State<Arc<Shared>>, request: Request) -> Response
     // Both count the request; what breaks at the gate does not reach the cluster.
     let (at_gate, at_cluster) = (gate.faults.judge(write), shared.faults.judge(write));
     let hit = at_gate.or(at_cluster);
-    let user = User::admin();
+    let network = parts.extensions.get::<Stopping>().is_some();
+    let origin = if network { Origin::Network } else { Origin::Process };
+    let user = shared.authority.identify(&shared.registry, &parts.headers, origin);
     let mut call = Call { shared, stopping, method: parts.method, headers: parts.headers, query, number: 0, user };
     call.number = call.open(&path, parts.uri.path(), dry_run, &gate.name);
-    let Some(hit) = hit else { return call.respond_to(path, body).await };
+    let address = parts.uri.path();
+    let Some(hit) = hit else { return call.respond_to(path, address, body).await };
     if hit.performed {
-        call.respond_to(path, body).await;
+        call.respond_to(path, address, body).await;
         call.note(|request| request.status = None);
     }
     match hit.effect {
@@ -181,13 +187,13 @@ struct Call {
     query: Query,
     /// Its place in the journal.
     number: u64,
-    user: User,
+    user: Result<User, ApiError>,
 }
 
 impl Call {
     /// Answers, and writes into the journal how.
-    async fn respond_to(&self, path: Path, body: Body) -> Response {
-        let response = self.answer(path, body).await.unwrap_or_else(|error| refusal(&error));
+    async fn respond_to(&self, path: Path, address: &str, body: Body) -> Response {
+        let response = self.answer(path, address, body).await.unwrap_or_else(|error| refusal(&error));
         let status = response.status().as_u16();
         self.note(|request| request.status = Some(status));
         response
@@ -218,14 +224,45 @@ impl Call {
         &self.shared.registry
     }
 
-    async fn answer(&self, path: Path, body: Body) -> Result<Response, ApiError> {
+    /// Who makes the request.
+    fn user(&self) -> Result<&User, ApiError> {
+        self.user.as_ref().map_err(Clone::clone)
+    }
+
+    /// Refuses what the user may not do.
+    fn authorize(&self, target: Option<&Target>, address: &str) -> Result<(), ApiError> {
+        let user = self.user()?;
+        let act = match target {
+            Some(target) => {
+                // A list or a watch of one name is about that name.
+                let selected = self.query.get("fieldSelector").strip_prefix("metadata.name=").unwrap_or_default();
+                let name = target.name.as_deref().unwrap_or(selected);
+                let (group, resource) = (target.group.clone(), target.plural.clone());
+                Act {
+                    verb: self.verb(target).to_owned(),
+                    namespace: rbac::namespace_of(target.namespace.as_deref(), &group, &resource, name),
+                    group,
+                    resource,
+                    subresource: target.subresource.clone(),
+                    name: name.to_owned(),
+                    path: None,
+                }
+            }
+            None => Act { verb: self.method.as_str().to_lowercase(), path: Some(address.to_owned()), ..Act::default() },
+        };
+        self.shared.authority.authorize(self.registry(), user, &act)
+    }
+
+    async fn answer(&self, path: Path, address: &str, body: Body) -> Result<Response, ApiError> {
         let target = match path {
             Path::Target(target) => target,
             other => {
                 self.shared.count("get");
+                self.authorize(None, address)?;
                 return self.fixed(&other);
             }
         };
+        self.authorize(Some(&target), address)?;
         let catalog = &self.registry().catalog;
         let resource = catalog.find(&target.group, &target.version, &target.plural);
         let resource = resource.ok_or_else(ApiError::no_such_resource)?;

@@ -105,7 +105,14 @@ impl ApiError {
     }
 
     pub(crate) fn forbidden(about: About<'_>, name: &str, why: &str) -> Self {
-        Self::new(403, "Forbidden", format!("{} \"{name}\" is forbidden: {why}", about.qualified())).about(about, name)
+        let name_shown = if name.is_empty() { String::new() } else { format!(" \"{name}\"") };
+        let message = format!("{}{name_shown} is forbidden: {why}", about.qualified());
+        Self::new(403, "Forbidden", message).about(about, name)
+    }
+
+    /// The token is not known.
+    pub(crate) fn unauthorized() -> Self {
+        Self::new(401, "Unauthorized", "Unauthorized")
     }
 
     pub(crate) fn not_found(about: About<'_>, name: &str) -> Self {

@@ -19,6 +19,7 @@ mod http;
 mod journal;
 mod kill;
 mod kubectl;
+mod rights;
 mod rules;
 
 pub(crate) async fn cluster() -> (DevCluster, Client) {

@@ -13,6 +13,7 @@ use crate::{
     catalog::Resource,
     crd::{self, structural},
     json::{self, at, list, remove, set, text},
+    rbac,
     status::{About, ApiError, Cause},
     store::Stored,
 };
@@ -177,9 +178,10 @@ impl Registry {
         object: &Value,
     ) -> Result<Vec<String>, ApiError> {
         let mut warnings = Vec::new();
-        let hooks = admission::validation::check(resource, object);
-        if !hooks.is_empty() {
-            return Err(ApiError::invalid(resource.about(), name, hooks));
+        let mut special = admission::validation::check(resource, object);
+        special.extend(rbac::roles::check(resource, object));
+        if !special.is_empty() {
+            return Err(ApiError::invalid(resource.about(), name, special));
         }
         let causes = match (&resource.custom, old) {
             (None, None) => builtin::created(resource, object),

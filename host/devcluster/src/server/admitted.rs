@@ -4,8 +4,9 @@ use serde_json::{Value, json};
 
 use super::Call;
 use crate::{
-    admission::{Attributes, Gate, Hooks, ROUNDS_MAX},
+    admission::{Attributes, Gate, Hooks, Phase, ROUNDS_MAX},
     catalog::Resource,
+    rbac,
     registry::{Outcome, random_suffix},
     status::ApiError,
 };
@@ -28,7 +29,10 @@ impl Call {
         run: impl Fn(Option<&Gate>) -> Result<Outcome, ApiError>,
     ) -> Result<Outcome, ApiError> {
         let registry = self.registry();
-        if !Hooks::configured(registry) {
+        let user = self.user()?;
+        // Rights are given like objects are admitted: with the object in sight.
+        let rights = self.shared.authority.enforced && subject.resource.group == "rbac.authorization.k8s.io";
+        if !rights && !Hooks::configured(registry) {
             return run(None);
         }
         let gate = Gate::new(random_suffix());
@@ -41,6 +45,9 @@ impl Call {
                     outcome
                 });
             };
+            if let (true, Phase::Mutate, Some(object)) = (rights, question.phase, &question.object) {
+                rbac::check_escalation(registry, user, subject.resource, question.old.as_ref(), object)?;
+            }
             let operation = match (&question.object, question.revision) {
                 (None, _) => "DELETE",
                 (Some(_), 0) => "CREATE",
@@ -52,7 +59,7 @@ impl Call {
                 subresource: subject.subresource,
                 namespace: subject.namespace,
                 name: question.name.clone(),
-                user: &self.user,
+                user,
                 dry_run,
                 options: self.options_object(),
             };

@@ -6,12 +6,13 @@ use serde_json::{Value, json};
 
 use super::{
     Call, PROTOBUF, admitted::Subject, body, journal::PatchKind, json_response, list_bytes, protobuf, request::Target,
-    review, warned,
+    warned,
 };
 use crate::{
     admission::Gate,
     catalog::Resource,
     json::{self, text},
+    rbac,
     registry::{DeleteOptions, Edit, Options, Outcome, Propagation},
     status::{self, ApiError, Cause},
 };
@@ -30,11 +31,7 @@ impl Call {
 
     pub(super) async fn create(&self, resource: &Resource, target: &Target, body: Body) -> Result<Response, ApiError> {
         if resource.group.starts_with("authorization.") || resource.group.starts_with("authentication.") {
-            let bytes = self.bytes(body).await?;
-            // kubectl asks these in protobuf. The answer does not depend on the question, so it need not be read.
-            let question = if self.media_type() == PROTOBUF { json!({}) } else { body::decode(&bytes)?.value };
-            let answer = review::answer(resource, question);
-            return Ok(json_response(StatusCode::CREATED, answer.to_string().into()));
+            return self.review(resource, target, body).await;
         }
         let decoded = self.object(body).await?;
         let namespace = target.namespace.as_deref().unwrap_or_default();
@@ -61,6 +58,23 @@ impl Call {
         self.finish(resource, outcome).await
     }
 
+    /// Answers a question about rights or users.
+    async fn review(&self, resource: &Resource, target: &Target, body: Body) -> Result<Response, ApiError> {
+        let bytes = self.bytes(body).await?;
+        let question = match self.media_type() == PROTOBUF {
+            // kubectl asks these in protobuf. While everything is allowed the question need not be read.
+            true => protobuf::decode(&bytes).or_else(|error| match self.shared.authority.enforced {
+                true => Err(error),
+                false => Ok(json!({})),
+            })?,
+            false => body::decode(&bytes)?.value,
+        };
+        let namespace = target.namespace.as_deref().unwrap_or_default();
+        let authority = &self.shared.authority;
+        let answer = rbac::answer_review(self.registry(), authority, self.user()?, resource, namespace, question)?;
+        Ok(json_response(StatusCode::CREATED, answer.to_string().into()))
+    }
+
     async fn create_subresource(
         &self,
         resource: &Resource,
@@ -85,6 +99,11 @@ impl Call {
                 options.dry_run |= self.dry_run()?;
                 self.note(|request| request.dry_run = options.dry_run);
                 self.registry().evict(resource, namespace, name, &options)?
+            }
+            "token" => {
+                let keys = &self.shared.authority.keys;
+                let answer = rbac::request_token(self.registry(), keys, namespace, name, object)?;
+                return Ok(json_response(StatusCode::CREATED, answer.to_string().into()));
             }
             _ => return Err(ApiError::method_not_allowed()),
         };
