@@ -11,6 +11,7 @@ pub(crate) mod fault;
 pub(crate) mod journal;
 mod logs;
 mod openapi;
+mod page;
 mod protobuf;
 pub(crate) mod relay;
 pub(crate) mod request;

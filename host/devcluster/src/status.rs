@@ -28,6 +28,8 @@ pub(crate) struct Details {
     pub(crate) bare: bool,
     /// What is said beside the refusal, in headers.
     pub(crate) warnings: Vec<String>,
+    /// A token with which a list can go on; it stands in the metadata of the Status.
+    pub(crate) go_on: Option<String>,
 }
 
 /// One line of `details.causes`.
@@ -255,6 +257,9 @@ impl ApiError {
             "kind": "Status", "apiVersion": "v1", "metadata": {}, "status": "Failure",
             "message": self.message, "code": self.code,
         });
+        if let (Some(map), Some(token)) = (status.as_object_mut(), &d.go_on) {
+            map.insert("metadata".to_owned(), json!({"continue": token}));
+        }
         if let (Some(map), false) = (status.as_object_mut(), self.reason.is_empty()) {
             map.insert("reason".to_owned(), json!(self.reason));
         }

@@ -150,6 +150,7 @@ struct ObjectTable {
 
 struct Snapshot {
     table: Arc<str>,
+    namespace: Option<String>,
     revision: u64,
     taken: Instant,
     objects: Arc<Vec<Arc<Stored>>>,
@@ -238,45 +239,40 @@ impl Store {
         if state.snapshots.len() >= SNAPSHOTS_MAX {
             state.snapshots.pop_front();
         }
-        let snapshot =
-            Snapshot { table: Arc::clone(table), revision, taken: Instant::now(), objects: Arc::clone(&objects) };
-        state.snapshots.push_back(snapshot);
+        state.snapshots.push_back(Snapshot {
+            table: Arc::clone(table),
+            namespace: namespace.map(str::to_owned),
+            revision,
+            taken: Instant::now(),
+            objects: Arc::clone(&objects),
+        });
         (objects, revision)
     }
 
-    /// The state that an earlier page was read from.
-    pub(crate) fn snapshot(&self, table: &str, revision: u64) -> Option<Arc<Vec<Arc<Stored>>>> {
+    /// The objects as they were at a revision, if that is kept or the history reaches back so far.
+    pub(crate) fn state_at(&self, table: &str, namespace: Option<&str>, revision: u64) -> Option<Vec<Arc<Stored>>> {
         let state = self.state.lock();
-        let found = state.snapshots.iter().find(|s| &*s.table == table && s.revision == revision)?;
-        Some(Arc::clone(&found.objects))
-    }
-
-    /// The objects as they were at a revision of the past.
-    ///
-    /// # Errors
-    ///
-    /// [`Expired`] when the history does not go back so far.
-    pub(crate) fn list_at(
-        &self,
-        table: &str,
-        namespace: Option<&str>,
-        revision: u64,
-    ) -> Result<Vec<Arc<Stored>>, Expired> {
-        let state = self.state.lock();
-        let Some(place) = state.tables.get(table) else {
-            return if revision < self.boot { Err(Expired { oldest: self.boot }) } else { Ok(Vec::new()) };
-        };
-        if revision < place.floor {
-            return Err(Expired { oldest: place.floor });
+        let same = |s: &&Snapshot| &*s.table == table && s.revision == revision && s.namespace.as_deref() == namespace;
+        if let Some(found) = state.snapshots.iter().find(same) {
+            return Some(found.objects.to_vec());
         }
-        let mut objects = place.objects.clone();
+        if revision > state.revision {
+            return None;
+        }
+        let Some(place) = state.tables.get(table) else { return (revision >= self.boot).then(Vec::new) };
+        if revision < place.floor {
+            return None;
+        }
+        let mut objects = place.objects.iter().collect::<BTreeMap<_, _>>();
+        // From the newest change back, each is undone.
         for change in place.history.iter().rev().take_while(|change| change.revision > revision) {
             match &change.old {
-                Some(old) => objects.insert(change.key.clone(), Arc::clone(old)),
+                Some(old) => objects.insert(&change.key, old),
                 None => objects.remove(&change.key),
             };
         }
-        Ok(select(&objects, namespace))
+        let wanted = objects.into_iter().filter(|(key, _)| namespace.is_none_or(|namespace| key.0 == namespace));
+        Some(wanted.map(|(_, stored)| Arc::clone(stored)).collect())
     }
 
     /// Names of the tables that hold objects.

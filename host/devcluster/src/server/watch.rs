@@ -1,4 +1,4 @@
-//! Lists page by page, and watches.
+//! Watches.
 //!
 //! A watch holds a revision, not a queue: it reads the history of its resource from there whenever something changed. A
 //! client that reads slowly delays only itself; when the history has moved on it gets 410.
@@ -9,16 +9,15 @@ use axum::{
     body::{Body, Bytes},
     response::{IntoResponse, Response},
 };
-use base64::Engine;
 use http::header;
 use serde_json::{Value, json};
 use tokio::time::Instant;
 use tokio_util::sync::CancellationToken;
 
-use super::{Call, Shared, accept, accept::Format, request::Target, table};
+use super::{Call, Shared, accept, accept::Format, page, request::Target, table};
 use crate::{
     catalog::Resource,
-    json::{self, text},
+    json,
     selector::Selector,
     status::{ApiError, Cause},
     store::{Change, Stored},
@@ -34,102 +33,7 @@ const FUTURE_WAIT: Duration = Duration::from_secs(3);
 /// Without `timeoutSeconds`: as a real server, between this and twice this.
 const DEFAULT_TIMEOUT: Duration = Duration::from_secs(1800);
 
-/// One page of a list.
-pub(super) struct Page {
-    pub(super) objects: Vec<Arc<Stored>>,
-    pub(super) revision: u64,
-    pub(super) next: Option<String>,
-    pub(super) remaining: Option<usize>,
-}
-
-fn list_options_invalid(field: &str, why: &str) -> ApiError {
-    ApiError::invalid_options("ListOptions", Cause::forbidden(field, why))
-}
-
-fn parse_version(text: &str) -> Result<u64, ApiError> {
-    text.parse().map_err(|_| {
-        ApiError::bad_request(format!(
-            "invalid resource version: resourceVersion: Invalid value: {text:?}: strconv.ParseUint: parsing {text:?}: \
-             invalid syntax"
-        ))
-    })
-}
-
 impl Call {
-    pub(super) fn page(
-        &self,
-        resource: &Arc<Resource>,
-        target: &Target,
-        selector: &Selector,
-    ) -> Result<Page, ApiError> {
-        let store = &self.registry().store;
-        let namespace = target.namespace.as_deref();
-        let (asked, matching) = (self.query.get("resourceVersion"), self.query.get("resourceVersionMatch"));
-        let token = self.query.get("continue");
-        if self.query.has("sendInitialEvents") {
-            return Err(list_options_invalid("sendInitialEvents", "sendInitialEvents is forbidden for list"));
-        }
-        if !matching.is_empty() {
-            if asked.is_empty() {
-                let why = "resourceVersionMatch is forbidden unless resourceVersion is provided";
-                return Err(list_options_invalid("resourceVersionMatch", why));
-            }
-            if matching == "Exact" && asked == "0" {
-                let why = "resourceVersionMatch \"exact\" is forbidden for resourceVersion \"0\"";
-                return Err(list_options_invalid("resourceVersionMatch", why));
-            }
-            if !matches!(matching, "Exact" | "NotOlderThan") {
-                return Err(list_options_invalid("resourceVersionMatch", "unsupported value"));
-            }
-        }
-        let limit = match self.query.get("limit") {
-            "" => 0,
-            text => text.parse::<usize>().map_err(|_| ApiError::bad_request(format!("invalid limit {text:?}")))?,
-        };
-        let select = |objects: &[Arc<Stored>]| {
-            let matches = |stored: &&Arc<Stored>| {
-                selector.is_empty() || selector.matches(&self.registry().view(resource, stored).value)
-            };
-            objects.iter().filter(matches).cloned().collect::<Vec<_>>()
-        };
-        if !token.is_empty() {
-            if !asked.is_empty() && asked != "0" {
-                let message = "specifying resource version is not allowed when using continue";
-                return Err(ApiError::bad_request(message));
-            }
-            let (revision, start) = read_token(token)?;
-            let snapshot = store.snapshot(&resource.table, revision).ok_or_else(|| {
-                ApiError::expired("The provided continue parameter is too old to display a consistent list result.")
-            })?;
-            let rest = snapshot.partition_point(|stored| key(stored) <= start);
-            let in_namespace =
-                |stored: &&Arc<Stored>| namespace.is_none_or(|n| text(&stored.value, &["metadata", "namespace"]) == n);
-            let rest =
-                snapshot.get(rest..).unwrap_or_default().iter().filter(in_namespace).cloned().collect::<Vec<_>>();
-            return Ok(cut(select(&rest), limit, revision, selector.is_empty()));
-        }
-        if !asked.is_empty() {
-            let version = parse_version(asked)?;
-            let current = store.revision();
-            if version > current {
-                return Err(ApiError::version_too_large(version, current));
-            }
-            if matching == "Exact" && version != current {
-                let found = store.list_at(&resource.table, namespace, version).map_err(|_| {
-                    ApiError::expired(format!("The resourceVersion for the provided list is too old: {version}"))
-                })?;
-                return Ok(cut(select(&found), limit, version, selector.is_empty()));
-            }
-        }
-        if limit == 0 {
-            let (objects, revision) = store.list(&resource.table, namespace);
-            let objects = if selector.is_empty() { objects } else { select(&objects) };
-            return Ok(Page { objects, revision, next: None, remaining: None });
-        }
-        let (objects, revision) = store.list_snapshot(&resource.table, namespace);
-        Ok(cut(select(&objects), limit, revision, selector.is_empty()))
-    }
-
     pub(super) fn watch(&self, resource: &Arc<Resource>, target: &Target) -> Result<Response, ApiError> {
         if !resource.has_verb("watch") {
             return Err(ApiError::method_not_allowed());
@@ -139,21 +43,13 @@ impl Call {
         let store = &self.registry().store;
         let bookmarks = self.query.flag("allowWatchBookmarks");
         let initial = self.query.flag("sendInitialEvents");
-        let matching = self.query.get("resourceVersionMatch");
-        if self.query.has("sendInitialEvents") && matching != "NotOlderThan" {
-            let why = "sendInitialEvents requires setting resourceVersionMatch to NotOlderThan";
-            return Err(list_options_invalid("resourceVersionMatch", why));
-        }
-        if !matching.is_empty() && !self.query.has("sendInitialEvents") {
-            let why = "resourceVersionMatch is forbidden for watch unless sendInitialEvents is provided";
-            return Err(list_options_invalid("resourceVersionMatch", why));
-        }
+        page::check(page::watch_causes(&self.query))?;
         if initial && !bookmarks {
             let why = "sendInitialEvents requires setting allowWatchBookmarks to true";
-            return Err(list_options_invalid("allowWatchBookmarks", why));
+            return Err(page::refuse(vec![Cause::forbidden("allowWatchBookmarks", why)]));
         }
         let asked = self.query.get("resourceVersion");
-        let version = if asked.is_empty() { 0 } else { parse_version(asked)? };
+        let version = if asked.is_empty() { 0 } else { page::parse_version(asked)? };
         let timeout = match self.query.get("timeoutSeconds").parse::<u64>() {
             Ok(seconds) if seconds > 0 => Duration::from_secs(seconds.min(24 * 3600)),
             _ => DEFAULT_TIMEOUT
@@ -208,45 +104,6 @@ impl Call {
         let content = if format == Format::Json { "application/json" } else { "application/json;stream=watch" };
         Ok(([(header::CONTENT_TYPE, content)], Body::from_stream(stream)).into_response())
     }
-}
-
-fn key(stored: &Stored) -> (String, String) {
-    let part = |field: &str| text(&stored.value, &["metadata", field]).to_owned();
-    (part("namespace"), part("name"))
-}
-
-fn cut(mut objects: Vec<Arc<Stored>>, limit: usize, revision: u64, count_is_exact: bool) -> Page {
-    if limit == 0 || objects.len() <= limit {
-        return Page { objects, revision, next: None, remaining: None };
-    }
-    let remaining = objects.len() - limit;
-    objects.truncate(limit);
-    let next = objects.last().map(|last| write_token(revision, &key(last)));
-    Page { objects, revision, next, remaining: count_is_exact.then_some(remaining) }
-}
-
-fn write_token(revision: u64, (namespace, name): &(String, String)) -> String {
-    let token = json!({"v": "meta.k8s.io/v1", "rv": revision, "ns": namespace, "start": name});
-    base64::engine::general_purpose::URL_SAFE_NO_PAD.encode(token.to_string())
-}
-
-fn read_token(token: &str) -> Result<(u64, (String, String)), ApiError> {
-    let refuse = |why: &str| ApiError::bad_request(format!("invalid continue token: continue key is not valid: {why}"));
-    let bytes = base64::engine::general_purpose::URL_SAFE_NO_PAD.decode(token).map_err(|error| match error {
-        base64::DecodeError::InvalidByte(place, _) => refuse(&format!("illegal base64 data at input byte {place}")),
-        _ => refuse(&format!("illegal base64 data at input byte {}", token.len())),
-    })?;
-    let value = serde_json::from_slice::<Value>(&bytes).map_err(|_| match bytes.first().copied().map(char::from) {
-        None => refuse("unexpected end of JSON input"),
-        // As Go quotes a character that cannot be seen.
-        Some(found) if found.is_control() => {
-            refuse(&format!("invalid character '\\u{:04x}' looking for beginning of value", u32::from(found)))
-        }
-        Some(found) => refuse(&format!("invalid character '{found}' looking for beginning of value")),
-    })?;
-    let revision =
-        value.get("rv").and_then(Value::as_u64).ok_or_else(|| refuse("incorrect encoded start resourceVersion"))?;
-    Ok((revision, (text(&value, &["ns"]).to_owned(), text(&value, &["start"]).to_owned())))
 }
 
 struct Watcher {

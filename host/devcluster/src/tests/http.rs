@@ -357,3 +357,131 @@ async fn a_server_ends_with_its_open_watches() {
     server.shutdown().await;
     assert!(start.elapsed() < Duration::from_secs(3));
 }
+
+#[tokio::test]
+async fn a_list_goes_on_where_it_was_however_much_changes_and_says_when_it_cannot() {
+    let wire = Wire::start().await;
+    for name in ["a", "b", "c", "d"] {
+        wire.make(name, json!({})).await;
+    }
+    let made = wire.json("POST", "/api/v1/namespaces", &[], json!({"metadata": {"name": "other"}})).await;
+    assert_eq!(made.0, 201);
+    let elsewhere = "/api/v1/namespaces/other/configmaps";
+    for name in ["a", "z"] {
+        wire.json("POST", elsewhere, &[], json!({"metadata": {"name": name}})).await;
+    }
+    // Two lists of one resource at one revision, each with its own pages.
+    let ours = |list: &Value| {
+        let all = names(list).into_iter().filter(|name| *name != "kube-root-ca.crt");
+        all.map(str::to_owned).collect::<Vec<_>>()
+    };
+    let (_, first) = wire.get(&format!("{MAPS}?limit=2")).await;
+    let (_, there) = wire.get(&format!("{elsewhere}?limit=1")).await;
+    let (_, all) = wire.get("/api/v1/configmaps?limit=3").await;
+    let revision = first["metadata"]["resourceVersion"].as_str().unwrap();
+    assert_eq!(names(&first), ["a", "b"]);
+    assert_eq!(first["metadata"]["remainingItemCount"], 3);
+    let token = |list: &Value| list["metadata"]["continue"].as_str().unwrap().to_owned();
+    wire.json("DELETE", &format!("{MAPS}/c"), &[], Value::Null).await;
+    wire.make("bb", json!({})).await;
+    let (_, next) = wire.get(&format!("{MAPS}?limit=2&continue={}", token(&first))).await;
+    assert_eq!((names(&next), &next["metadata"]["resourceVersion"]), (vec!["c", "d"], &json!(revision)));
+    let (_, next) = wire.get(&format!("{elsewhere}?limit=2&continue={}", token(&there))).await;
+    assert_eq!(ours(&next), ["z"]);
+    let (_, next) = wire.get(&format!("/api/v1/configmaps?continue={}", token(&all))).await;
+    assert_eq!(ours(&next), ["d", "a", "z"]);
+    // The state of a revision, without a list that kept it.
+    let exact = format!("{MAPS}?resourceVersionMatch=Exact&resourceVersion=");
+    let (_, before) = wire.get(&format!("{exact}{revision}")).await;
+    assert_eq!(ours(&before), ["a", "b", "c", "d"]);
+    let earlier = revision.parse::<u64>().unwrap() - 4;
+    let (_, before) = wire.get(&format!("{exact}{earlier}")).await;
+    assert_eq!(ours(&before), ["a", "b", "c"]);
+    // More changes than the history holds, and more lists than are kept.
+    for n in 0..4200 {
+        let change = [("content-type", "application/merge-patch+json")];
+        wire.json("PATCH", &format!("{MAPS}/a"), &change, json!({"data": {"n": n.to_string()}})).await;
+        if n % 50 == 0 {
+            wire.get(&format!("{MAPS}?limit=1")).await;
+        }
+    }
+    let (code, gone) = wire.get(&format!("{MAPS}?limit=2&continue={}", token(&first))).await;
+    assert_eq!((code, gone["reason"].as_str()), (410, Some("Expired")), "{gone}");
+    assert!(gone["message"].as_str().unwrap().starts_with("The provided continue parameter is too old to display"));
+    let (_, rest) = wire.get(&format!("{MAPS}?limit=1&continue={}", token(&gone))).await;
+    assert_eq!(names(&rest), ["bb"], "what is there now");
+    let (_, rest) = wire.get(&format!("{MAPS}?limit=2&continue={}", token(&rest))).await;
+    assert_eq!(ours(&rest), ["d"]);
+    assert_eq!(wire.get(&format!("{exact}{earlier}")).await.0, 410);
+}
+
+#[tokio::test]
+async fn parameters_of_lists_that_contradict_each_other_are_refused() {
+    let wire = Wire::start().await;
+    wire.make("a", json!({})).await;
+    wire.make("b", json!({})).await;
+    let (_, list) = wire.get(&format!("{MAPS}?limit=1")).await;
+    let token = list["metadata"]["continue"].as_str().unwrap().to_owned();
+    let options = "ListOptions.meta.k8s.io \"\" is invalid: ";
+    // As a real server (1.37.2) answers.
+    let rows = [
+        (
+            format!("limit=2&resourceVersion=5&continue={token}"),
+            400,
+            "specifying resource version is not allowed when using continue".to_owned(),
+        ),
+        (
+            format!("limit=2&resourceVersionMatch=Exact&continue={token}"),
+            422,
+            format!(
+                "{options}[resourceVersionMatch: Forbidden: resourceVersionMatch is forbidden unless resourceVersion is \
+             provided, resourceVersionMatch: Forbidden: resourceVersionMatch is forbidden when continue is provided]"
+            ),
+        ),
+        (
+            "resourceVersionMatch=Foo&resourceVersion=1".to_owned(),
+            422,
+            format!(
+                "{options}resourceVersionMatch: Unsupported value: \"Foo\": supported values: \"Exact\", \"NotOlderThan\", \
+             \"\""
+            ),
+        ),
+        (
+            "resourceVersionMatch=Exact&resourceVersion=0".to_owned(),
+            422,
+            format!(
+                "{options}resourceVersionMatch: Forbidden: resourceVersionMatch \"exact\" is forbidden for resourceVersion \
+             \"0\""
+            ),
+        ),
+        (
+            "resourceVersion=x".to_owned(),
+            400,
+            "invalid resource version: resourceVersion: Invalid value: \"x\": \
+            strconv.ParseUint: parsing \"x\": invalid syntax"
+                .to_owned(),
+        ),
+        ("limit=x".to_owned(), 400, "strconv.ParseInt: parsing \"x\": invalid syntax".to_owned()),
+        (
+            "watch=1&resourceVersionMatch=Exact&resourceVersion=1".to_owned(),
+            422,
+            format!(
+                "{options}[resourceVersionMatch: Forbidden: resourceVersionMatch is forbidden for watch unless \
+             sendInitialEvents is provided, resourceVersionMatch: Unsupported value: \"Exact\": supported values: \
+             \"NotOlderThan\"]"
+            ),
+        ),
+    ];
+    for (query, code, message) in rows {
+        let (answered, status) = wire.get(&format!("{MAPS}?{query}")).await;
+        assert_eq!((answered, status["message"].as_str().unwrap()), (code, message.as_str()), "{query}");
+    }
+    for query in ["limit=-1".to_owned(), format!("resourceVersion=0&continue={token}"), "limit=0".to_owned()] {
+        assert_eq!(wire.get(&format!("{MAPS}?{query}")).await.0, 200, "{query}");
+    }
+    for token in ["bad", "", "e30", "eyJ2IjoibWV0YS5rOHMuaW8vdjEiLCJydiI6MH0", "%00"] {
+        let (code, status) = wire.get(&format!("{MAPS}?continue={token}")).await;
+        let expected = if token.is_empty() { 200 } else { 400 };
+        assert_eq!(code, expected, "{status}");
+    }
+}
