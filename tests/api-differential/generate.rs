@@ -26,6 +26,13 @@ impl Episode {
         Self { rng, namespace: format!("differential-{seed}-{number}"), kinds, begun: false }
     }
 
+    /// Where the objects of the episode are.
+    pub(crate) fn collections(&self) -> Vec<String> {
+        let mut all = self.kinds.iter().map(|kind| kind.collection(&self.namespace)).collect::<Vec<_>>();
+        all.dedup();
+        all
+    }
+
     /// The next request; what is there already is asked of a side.
     pub(crate) fn next(&mut self, side: &Side) -> Request {
         if !self.begun {

@@ -95,6 +95,42 @@ impl Side {
         Answer { code: parts.status.as_u16(), warnings: warnings.collect(), body }
     }
 
+    /// How far the server is in each collection.
+    pub(crate) async fn versions(&self, collections: &[String]) -> Vec<String> {
+        let mut versions = Vec::new();
+        for collection in collections {
+            let list = self.text(format!("{collection}?limit=1")).await;
+            let list = serde_json::from_str::<Value>(&list).unwrap_or_default();
+            versions.push(list["metadata"]["resourceVersion"].as_str().unwrap_or_default().to_owned());
+        }
+        versions
+    }
+
+    /// What watches from these versions on tell, for each collection.
+    pub(crate) async fn watch(&mut self, collections: &[String], from: &[String]) -> Vec<Answer> {
+        let paths = collections
+            .iter()
+            .zip(from)
+            .map(|(collection, version)| format!("{collection}?watch=true&resourceVersion={version}&timeoutSeconds=1"));
+        let told = futures::future::join_all(paths.map(|path| self.text(path))).await;
+        let mut answers = Vec::new();
+        for text in told {
+            let events = text.lines().filter_map(|line| serde_json::from_str::<Value>(line).ok());
+            // Where there are controllers, every namespace has this one.
+            let events = events.filter(|event| event["object"]["metadata"]["name"] != "kube-root-ca.crt");
+            let body = events.map(|event| self.plain(&event, "")).collect();
+            answers.push(Answer { code: 200, warnings: Value::Null, body });
+        }
+        answers
+    }
+
+    async fn text(&self, path: String) -> String {
+        let request = axum::http::Request::get(path).body(kube::client::Body::empty()).unwrap();
+        let body = self.client.send(request).await.unwrap().into_body();
+        let bytes = axum::body::to_bytes(axum::body::Body::new(body), 64 << 20).await.unwrap();
+        String::from_utf8_lossy(&bytes).into_owned()
+    }
+
     /// Removes what the episode has made.
     pub(crate) async fn leave(&mut self, namespace: &str) {
         for collection in crate::objects::collections(namespace) {
@@ -207,7 +243,7 @@ impl Side {
             Value::String(text) => match key {
                 "resourceVersion" if !text.is_empty() => json!(self.called(&format!("rv/{text}"), "version")),
                 "clusterIP" | "clusterIPs" if text != "None" => json!(self.called(text, "address")),
-                _ => json!(self.text(text)),
+                _ => json!(self.called_so(text)),
             },
             Value::Number(_) if key == "nodePort" || key == "healthCheckNodePort" => json!("<port>"),
             other => other.clone(),
@@ -222,7 +258,7 @@ impl Side {
         Value::Array(entries)
     }
 
-    fn text(&mut self, text: &str) -> String {
+    fn called_so(&mut self, text: &str) -> String {
         if text.parse::<jiff::Timestamp>().is_ok() {
             return "<time>".to_owned();
         }

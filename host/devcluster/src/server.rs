@@ -422,7 +422,7 @@ impl Call {
         match target.subresource.as_str() {
             "" | "status" => self.respond(resource, StatusCode::OK, &object, &[]),
             "scale" => {
-                let scale = self.registry().scale(resource, &object.value);
+                let scale = self.registry().read_scale(resource, &object.value)?;
                 Ok(json_response(StatusCode::OK, scale.to_string().into()))
             }
             "log" => logs::answer(&object.value, &self.query),

@@ -122,7 +122,11 @@ async fn applications_are_watched_with_what_they_want() {
     let ApplicationEvent::Applied(seen) = next().await else { panic!("not applied") };
     assert_eq!(seen.desired.field_conflicts, "[]");
 
-    // A name that is no name of an application is seen, and seen to go.
+    // A name that is no name of an application is seen, and seen to go. It is from before the definition had a rule for it.
+    let definition = reference("apiextensions.k8s.io/v1", "CustomResourceDefinition", "", "applications.deckhouse.io");
+    let mut versions = cluster.read(&definition).await.expect("served")["spec"]["versions"].take();
+    versions[0]["schema"]["openAPIV3Schema"]["x-kubernetes-validations"].take();
+    cluster.touch(&definition, json!({"spec": {"versions": versions}})).await;
     let bad = json!({"apiVersion": "deckhouse.io/v1alpha1", "kind": "Application",
         "metadata": {"namespace": "demo", "name": "a-name-that-is-much-too-long"},
         "spec": {"packageName": "p", "packageVersion": "1"}});

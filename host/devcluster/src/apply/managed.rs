@@ -85,6 +85,18 @@ pub(crate) struct Conflict {
 }
 
 impl Conflict {
+    /// What the real server sorts managers by: their JSON.
+    fn key(&self) -> String {
+        let operation = if self.applied { "Apply" } else { "Update" };
+        let mut key = format!("{{\"manager\":{},\"operation\":{operation:?}", json!(self.manager));
+        for (field, text) in [("apiVersion", &self.api_version), ("subresource", &self.subresource)] {
+            if !text.is_empty() && !(self.applied && field == "apiVersion") {
+                key.push_str(&format!(",{field:?}:{}", json!(text)));
+            }
+        }
+        key + "}"
+    }
+
     fn with(&self) -> String {
         let mut text = format!("with {:?}", self.manager);
         if !self.subresource.is_empty() {
@@ -99,14 +111,14 @@ impl Conflict {
 
 /// The 409 of an apply.
 pub(crate) fn conflict_status(conflicts: &[Conflict]) -> ApiError {
-    let mut groups = BTreeMap::<String, Vec<&str>>::new();
+    let mut groups = BTreeMap::<String, (String, Vec<&str>)>::new();
     for conflict in conflicts {
-        groups.entry(conflict.with()).or_default().push(&conflict.path);
+        groups.entry(conflict.key()).or_insert_with(|| (conflict.with(), Vec::new())).1.push(&conflict.path);
     }
     let message = match conflicts {
         [one] => format!("Apply failed with 1 conflict: conflict {}: {}", one.with(), one.path),
         many => {
-            let lines = groups.iter().map(|(with, paths)| format!("conflicts {with}:\n- {}", paths.join("\n- ")));
+            let lines = groups.values().map(|(with, paths)| format!("conflicts {with}:\n- {}", paths.join("\n- ")));
             format!("Apply failed with {} conflicts: {}", many.len(), lines.collect::<Vec<_>>().join("\n"))
         }
     };

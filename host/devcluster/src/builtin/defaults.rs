@@ -3,7 +3,10 @@
 use base64::Engine;
 use serde_json::{Value, json};
 
-use crate::json::{at, default, list, remove, set, text};
+use crate::{
+    catalog::Resource,
+    json::{at, default, list, remove, set, text},
+};
 
 /// Parts that objects of a kind always have, as those of the server's own types, and lists that are null there.
 pub(crate) fn parts(
@@ -178,6 +181,13 @@ pub(crate) fn generate_selector(job: &mut Value, labelled: bool) {
     default(job, &["spec", "selector", "matchLabels", "batch.kubernetes.io/controller-uid"], json!(uid));
 }
 
+/// Takes away what an object is given and never shows.
+pub(crate) fn hide(resource: &Resource, object: &mut Value) {
+    if resource.is("", "Service") && text(object, &["spec", "type"]) == "ExternalName" {
+        remove(object, &["spec", "internalTrafficPolicy"]);
+    }
+}
+
 /// A Job without labels has those of its template as soon as it is read.
 pub(crate) fn label_job(job: &mut Value) {
     let labels = at(job, &["spec", "template", "metadata", "labels"]).cloned();
@@ -299,11 +309,7 @@ fn service(object: &mut Value) {
             set(port, &["targetPort"], number);
         }
     }
-    if kind == "ExternalName" {
-        remove(object, &["spec", "internalTrafficPolicy"]);
-    } else {
-        default(object, &["spec", "internalTrafficPolicy"], json!("Cluster"));
-    }
+    default(object, &["spec", "internalTrafficPolicy"], json!("Cluster"));
     if super::validation::externally_reachable(object) {
         default(object, &["spec", "externalTrafficPolicy"], json!("Cluster"));
     }

@@ -59,7 +59,12 @@ fn content(resource: &Resource, object: &Value, creation: bool, causes: &mut Vec
         ("apps", "Deployment" | "ReplicaSet" | "StatefulSet" | "DaemonSet") => {
             workloads::workload(kind, object, causes);
         }
-        ("batch", "Job") => workloads::job(object, creation, causes),
+        ("batch", "Job") => {
+            workloads::job(object, creation, causes);
+            if creation {
+                workloads::name_for_indexes(object, causes);
+            }
+        }
         ("", "Pod") => pods::pod_spec(object.get("spec").unwrap_or(&Value::Null), Vec::new(), "spec", causes),
         ("", "Service") => service::service(object, causes),
         ("", "ConfigMap" | "Secret") => data(kind, object, causes),

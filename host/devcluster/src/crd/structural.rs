@@ -207,6 +207,9 @@ pub(crate) fn validate(value: &Value, old: Option<&Value>, schema: &Value, path:
         }
     } else if !(expected.is_empty() || expected == found || (expected == "number" && found == "integer")) {
         causes.push(mistyped(expected, found));
+        if let Some(allowed) = schema.get("enum").and_then(Value::as_array) {
+            causes.push(Cause::not_supported(path, value, allowed));
+        }
         return;
     }
     if let Some(allowed) = schema.get("enum").and_then(Value::as_array)
@@ -309,6 +312,12 @@ fn validate_list(
         for (index, item) in items.iter().enumerate() {
             let old = if old.is_empty() { None } else { identity(item).and_then(|key| old.get(&key).copied()) };
             validate(item, old, schema, &format!("{path}[{index}]"), causes);
+        }
+    }
+    if json::text(schema, &["x-kubernetes-list-type"]) == "map" {
+        for (index, item) in items.iter().enumerate().filter(|(_, item)| !item.is_object()) {
+            let why = "must be an object for an array of list-type map";
+            causes.push(Cause::invalid(format!("{path}[{index}]"), item, why));
         }
     }
     let mut seen = std::collections::HashSet::new();

@@ -6,6 +6,7 @@ use serde_json::{Value, json};
 
 use super::{
     NAMESPACES, Registry,
+    scale::custom_replicas,
     write::{Options, Validation},
 };
 use crate::{
@@ -191,6 +192,9 @@ impl Registry {
                     Some(old) => builtin::updated_metadata(resource, old, object),
                     None => builtin::created_metadata(resource, object),
                 };
+                if subresource == "scale" {
+                    causes.extend(custom_replicas(resource, object));
+                }
                 if let Some(schema) = &custom.schema {
                     // Metadata is checked by its own rules, whatever the schema says of it.
                     let mut bare = object.clone();

@@ -186,8 +186,8 @@ impl Registry {
         }
         let key = (text(old, &["metadata", "namespace"]).to_owned(), name.to_owned());
         if removed {
-            // An object that goes at once was never marked; its last state is what it was.
-            new = if marked { new } else { old.clone() };
+            // What watchers are told is its last state in the store.
+            new = old.clone();
         }
         convert::to_storage(resource, &mut new);
         let write = if removed { Write::Delete(new) } else { Write::Put(new) };

@@ -20,6 +20,13 @@ pub(super) fn replicas_path(resource: &Resource) -> Vec<String> {
     }
 }
 
+/// What is wrong with the number of replicas that a scale gives a custom object.
+pub(super) fn custom_replicas(resource: &Resource, object: &Value) -> Option<Cause> {
+    let path = replicas_path(resource);
+    let replicas = int(object, &path.iter().map(String::as_str).collect::<Vec<_>>())?;
+    (replicas < 0).then(|| Cause::invalid(".spec.replicas", &json!(replicas), "should be a non-negative integer"))
+}
+
 fn negative(resource: &Resource, name: &str, replicas: &Value) -> ApiError {
     let cause = match resource.custom.is_some() {
         true => Cause::invalid(".spec.replicas", replicas, "should be a non-negative integer"),
@@ -77,6 +84,21 @@ impl Registry {
         scale
     }
 
+    /// The scale of an object as a client may read it.
+    ///
+    /// # Errors
+    ///
+    /// A custom object need not have the field that says how many replicas it wants.
+    pub(crate) fn read_scale(&self, resource: &Resource, object: &Value) -> Result<Value, ApiError> {
+        let path = replicas_path(resource);
+        if resource.custom.is_some() && at(object, &path.iter().map(String::as_str).collect::<Vec<_>>()).is_none() {
+            let why = format!("the spec replicas field \".{}\" does not exist", path.join("."));
+            let cause = Cause { reason: "", message: why.clone(), field: String::new() };
+            return Err(ApiError::internal(why).with_cause(cause));
+        }
+        Ok(self.scale(resource, object))
+    }
+
     /// Applies a Scale: the manager owns the number of replicas of the object, through the scale.
     pub(crate) fn apply_scale(
         &self,
@@ -123,11 +145,12 @@ impl Registry {
             let live = self.get(resource, namespace, name)?;
             let mut scale = self.scale(resource, &live.value);
             edit(&mut scale)?;
-            self.check_preconditions(resource, name, &live, &scale, options.dry_run)?;
             let replicas = int(&scale, &["spec", "replicas"]).unwrap_or_default();
-            if replicas < 0 {
+            // That of a custom object is checked with the object.
+            if replicas < 0 && resource.custom.is_none() {
                 return Err(negative(resource, name, &json!(replicas)));
             }
+            self.check_preconditions(resource, name, &live, &scale, options.dry_run)?;
             let path = replicas_path(resource);
             let change = |object: &mut Value| {
                 let path = path.iter().map(String::as_str).collect::<Vec<_>>();

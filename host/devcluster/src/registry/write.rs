@@ -294,6 +294,7 @@ impl Registry {
         let Decoded { mut object, mut warnings, labelled, versioned, mut managers, by_apply } = decoded;
         // What the server adds from here on is nobody's.
         let mut shown = object.clone();
+        builtin::hide(resource, &mut object);
         let passing = Passing { resource, subresource: "", name, revision: 0, old: None };
         self.mutated(passing, &mut object, options)?;
         if resource.is("", "Service") {
@@ -350,7 +351,12 @@ impl Registry {
             return Err(ApiError::already_exists(resource.about(), name, terminating));
         }
         if options.dry_run {
-            let object = Arc::new(Stored::unwritten(object));
+            let given = at(&object, &["metadata", "resourceVersion"]).cloned();
+            let mut unwritten = Stored::unwritten(object);
+            if let Some(given) = given.filter(|_| versioned) {
+                set(&mut unwritten.value, &["metadata", "resourceVersion"], given);
+            }
+            let object = Arc::new(unwritten);
             return Ok(Outcome { object, created: true, removed: false, warnings, ticket: Ticket::done() });
         }
         check_size(resource, &object)?;
@@ -546,7 +552,8 @@ impl Registry {
         self.check_preconditions(resource, &name, &live, &new, options.dry_run)?;
         let conditional = resource.custom.is_some() || resource.is("apiextensions.k8s.io", "CustomResourceDefinition");
         let version = text(&new, &["metadata", "resourceVersion"]);
-        if conditional && matches!(edit, Edit::Put(_)) && version.is_empty() {
+        let by_client = !matches!(edit, Edit::Apply { .. } | Edit::With(_));
+        if conditional && by_client && version.is_empty() {
             let cause = Cause::invalid("metadata.resourceVersion", &json!(0), "must be specified for an update");
             // The server calls the kind here by its plural.
             let about = About { kind: &resource.plural, ..resource.about() };
@@ -621,6 +628,7 @@ impl Registry {
             }
         }
         restrict_to_endpoint(resource, subresource, &old, &mut new);
+        builtin::hide(resource, &mut new);
         if resource.is("batch", "Job") {
             builtin::label_job(&mut new);
         }
@@ -654,8 +662,13 @@ impl Registry {
             return Ok(Some(Outcome { object, created: false, removed, warnings, ticket: Ticket::done() }));
         }
         check_size(resource, &new)?;
-        convert::to_storage(resource, &mut new);
         let key = (namespace, name);
+        let shown = removed.then(|| new.clone());
+        // What watchers are told of an object that goes is its last state in the store.
+        if removed {
+            new = stored.value.clone();
+        }
+        convert::to_storage(resource, &mut new);
         let write = if removed { Write::Delete(new) } else { Write::Put(new) };
         let Ok((stored, ticket)) = self.store.commit(&resource.table, &key, Expect::Revision(stored.revision), write)
         else {
@@ -663,9 +676,9 @@ impl Registry {
         };
         self.after_write(&resource.table, &stored, removed);
         let mut object = self.view(resource, &stored);
-        if removed {
+        if let Some(shown) = shown {
             // The client sees what it wrote; the version of the deletion is for watchers.
-            object = Arc::new(Stored::new(object.value.clone(), live.revision));
+            object = Arc::new(Stored::new(shown, live.revision));
         }
         Ok(Some(Outcome { object, created: false, removed, warnings, ticket }))
     }

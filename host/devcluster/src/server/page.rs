@@ -215,7 +215,15 @@ impl Names<'_> {
         let refuse =
             |why: &str| ApiError::bad_request(format!("invalid continue token: continue key is not valid: {why}"));
         let bytes = BASE.decode(token).map_err(|_| refuse("illegal base64 data"))?;
-        let value = serde_json::from_slice::<Value>(&bytes).map_err(|error| refuse(&error.to_string()))?;
+        let value =
+            serde_json::from_slice::<Value>(&bytes).map_err(|_| match bytes.first().copied().map(char::from) {
+                None => refuse("unexpected end of JSON input"),
+                // As Go quotes a character that cannot be seen.
+                Some(found) if found.is_control() => {
+                    refuse(&format!("invalid character '\\u{:04x}' looking for beginning of value", u32::from(found)))
+                }
+                Some(found) => refuse(&format!("invalid character '{found}' looking for beginning of value")),
+            })?;
         if text(&value, &["v"]) != TOKEN_VERSION {
             return Err(refuse("server does not recognize this encoded version"));
         }

@@ -9,8 +9,17 @@ use crate::app;
 #[tokio::test]
 async fn applications_that_are_not_served_are_told_why() {
     let devcluster = DevCluster::start(barbless_devcluster::Config::default()).await.unwrap();
-    let cluster = Cluster::new(app::client_of(&devcluster));
+    let client = app::client_of(&devcluster);
+    let cluster = Cluster::new(client.clone());
     cluster.establish_crds().await.unwrap();
+    // Such names are from before the definition had a rule for them.
+    let no_rules =
+        json!([{"op": "remove", "path": "/spec/versions/0/schema/openAPIV3Schema/x-kubernetes-validations"}]);
+    let request = axum::http::Request::patch(
+        "/apis/apiextensions.k8s.io/v1/customresourcedefinitions/applications.deckhouse.io?fieldManager=old",
+    );
+    let request = request.header("content-type", "application/json-patch+json").body(no_rules.to_string().into_bytes());
+    client.request_text(request.unwrap()).await.unwrap();
     let id = |name: &str| ApplicationId::new("default", name).unwrap();
     for (name, package) in [("web", "shop"), ("second", "shop"), ("third", "other")] {
         cluster.create_application(&id(name), package, "1.0.0", &json!({})).await.unwrap();

@@ -116,6 +116,18 @@ fn percent(text: &str) -> Option<i64> {
 }
 
 /// A Job as a whole.
+/// The Pods of an Indexed Job are called by its name with their index, so that name must leave room for it.
+pub(super) fn name_for_indexes(object: &Value, causes: &mut Vec<Cause>) {
+    let indexes = int(object, &["spec", "completions"]).filter(|indexes| *indexes > 0);
+    let (Some(indexes), "Indexed") = (indexes, text(object, &["spec", "completionMode"])) else { return };
+    let name = text(object, &["metadata", "name"]);
+    let longest = format!("{name}-{}", indexes - 1);
+    if !crate::builtin::names::dns_label(&longest).is_empty() {
+        let why = format!("will not able to create pod with invalid DNS label: {longest}");
+        causes.push(Cause::invalid("metadata.name", &json!(name), &why));
+    }
+}
+
 pub(super) fn job(object: &Value, creation: bool, causes: &mut Vec<Cause>) {
     if creation {
         generated_selector(object, causes);
