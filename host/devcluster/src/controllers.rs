@@ -443,8 +443,13 @@ fn make_condition(object: &Value, kind: &str, status: bool, reason: &str, messag
 fn make_condition_as(object: &Value, kind: &str, status: &str, reason: &str, message: &str) -> Value {
     let old = condition(object, kind).filter(|old| text(old, &["status"]) == status);
     let since = old.map(|old| text(old, &["lastTransitionTime"]).to_owned()).filter(|time| !time.is_empty());
-    json!({"type": kind, "status": status, "reason": reason, "message": message,
-           "lastTransitionTime": since.unwrap_or_else(json::now)})
+    let mut condition = json!({"type": kind, "status": status, "lastTransitionTime": since.unwrap_or_else(json::now)});
+    for (field, words) in [("reason", reason), ("message", message)] {
+        if !words.is_empty() {
+            json::set(&mut condition, &[field], json!(words));
+        }
+    }
+    condition
 }
 
 /// Ten characters that stand for a document.

@@ -347,10 +347,13 @@ pub(super) fn budget(context: &Context, item: &Item) -> Result<Next, ApiError> {
     };
     let allowed = (healthy - desired).max(0);
     let reason = if allowed > 0 { "SufficientPods" } else { "InsufficientPods" };
+    let mut disruption = make_condition(object, "DisruptionAllowed", allowed > 0, reason, "");
+    // A condition of this form has a message, if an empty one.
+    set(&mut disruption, &["message"], json!(""));
     let mut status = json!({
         "observedGeneration": generation(object), "expectedPods": expected, "currentHealthy": healthy,
         "desiredHealthy": desired, "disruptionsAllowed": allowed,
-        "conditions": [make_condition(object, "DisruptionAllowed", allowed > 0, reason, "")],
+        "conditions": [disruption],
     });
     if !remembered.is_empty() {
         set(&mut status, &["disruptedPods"], Value::Object(remembered));

@@ -211,11 +211,12 @@ pub(super) fn replica_set(context: &Context, item: &Item) -> Result<Next, ApiErr
     let alive = have.min(wanted);
     let ready = census.ready().min(alive);
     let mut status = json!({
-        "replicas": alive, "fullyLabeledReplicas": alive, "observedGeneration": generation(set_object),
+        "replicas": alive, "observedGeneration": generation(set_object), "terminatingReplicas": census.terminating,
     });
-    if ready > 0 {
-        set(&mut status, &["readyReplicas"], json!(ready));
-        set(&mut status, &["availableReplicas"], json!(ready));
+    for (field, number) in [("fullyLabeledReplicas", alive), ("readyReplicas", ready), ("availableReplicas", ready)] {
+        if number > 0 {
+            set(&mut status, &[field], json!(number));
+        }
     }
     context.set_status(&stored, &status)?;
     Ok(Next::Done)
@@ -420,7 +421,8 @@ fn show_deployment(
     let updated = replicas(&current.value, &["status", "replicas"]);
     let observed = replicas(&current.value, &["status", "observedGeneration"]) == generation(&current.value);
     let complete = observed && updated == wanted && total == wanted && ready == wanted;
-    let mut status = json!({"observedGeneration": generation(object)});
+    let terminating = sum("terminatingReplicas");
+    let mut status = json!({"observedGeneration": generation(object), "terminatingReplicas": terminating});
     for (field, number) in [
         ("replicas", total),
         ("updatedReplicas", updated),

@@ -68,6 +68,7 @@ pub(super) fn stateful_set(context: &Context, item: &Item) -> Result<Next, ApiEr
                 let mut pod = pod_of(object, kept.as_ref().unwrap_or(&template));
                 let pod_name = format!("{name}-{ordinal}");
                 set(&mut pod, &["metadata", "name"], json!(pod_name));
+                set(&mut pod, &["metadata", "generateName"], json!(format!("{name}-")));
                 set(&mut pod, &["metadata", "labels", REVISION_LABEL], json!(its_revision));
                 set(&mut pod, &["metadata", "labels", "statefulset.kubernetes.io/pod-name"], json!(pod_name));
                 set(&mut pod, &["metadata", "labels", "apps.kubernetes.io/pod-index"], json!(ordinal.to_string()));

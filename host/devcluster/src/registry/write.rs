@@ -644,7 +644,8 @@ impl Registry {
         if subresource.is_empty() {
             warnings.extend(builtin::warnings(resource, &new));
         }
-        if subresource != "status" {
+        // Being given a node is no change of what a Pod is to be.
+        if !matches!(subresource, "status" | "binding") {
             bump_generation(resource, &old, &mut new);
         }
         let same_owners = managers.same_sets(&before);

@@ -249,6 +249,14 @@ async fn questions_about_the_server_are_answered() {
     assert!(kubectl.ok(&["api-versions"], "").await.contains("apps/v1\n"));
     let out = kubectl.ok(&["api-resources", "--namespaced=false", "--verbs=list", "-o", "name"], "").await;
     assert!(out.contains("nodes\n") && !out.contains("pods\n"), "{out}");
+    let token = kubectl.ok(&["create", "token", "default", "--audience=a", "--duration=20m"], "").await;
+    let claims = token.split('.').nth(1).unwrap();
+    let claims = base64::Engine::decode(&base64::engine::general_purpose::URL_SAFE_NO_PAD, claims).unwrap();
+    let claims = serde_json::from_slice::<Value>(&claims).unwrap();
+    assert_eq!((&claims["sub"], &claims["aud"]), (&json!("system:serviceaccount:default:default"), &json!(["a"])));
+    assert_eq!(claims["exp"].as_i64().unwrap() - claims["iat"].as_i64().unwrap(), 1200);
+    let err = kubectl.refused(&["create", "token", "nobody"], "").await;
+    assert_eq!(err, "error: failed to create token: serviceaccounts \"nobody\" not found\n");
     for what in ["nodes", "pods"] {
         assert_eq!(kubectl.refused(&["top", what], "").await, "error: Metrics API not available\n");
     }
