@@ -164,6 +164,7 @@ def main(folder, api, machinery):
     wanted, queue = {}, [resource["type"] for resource in resources]
     queue.append(by_kind[("autoscaling", "v1", "Scale")])
     queue.append(by_kind[("policy", "v1", "Eviction")])
+    queue.append(by_kind[("authentication.k8s.io", "v1", "TokenRequest")])
     queue.append("io.k8s.apimachinery.pkg.apis.meta.v1.DeleteOptions")
     while queue:
         name = queue.pop()

@@ -15,6 +15,7 @@ use serde_json::Value;
 pub(crate) use allocation::{agree_on_addresses, drop_dependent, families, keep_allocated, wants_node_ports};
 pub(crate) use defaults::{apply as default, generate_selector, hide, label_job, parts};
 pub(crate) use metadata::{created as created_metadata, updated as updated_metadata, warnings as metadata_warnings};
+pub(crate) use quantity::nanos;
 pub(crate) use validation::{created, data_bytes, updated};
 pub(crate) use warnings::warnings;
 

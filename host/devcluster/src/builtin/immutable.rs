@@ -216,10 +216,13 @@ impl Check<'_> {
         self.only(new, &mutable, why);
         let size = |object: &Value, path: &[&str]| at(object, path).and_then(Value::as_str).and_then(quantity::nanos);
         let asked = size(new, &["spec", "resources", "requests", "storage"]);
-        let has = size(old, &["status", "capacity", "storage"]);
+        let asked_before = size(old, &["spec", "resources", "requests", "storage"]);
+        // A volume may be larger than what was asked for; less than that may be asked for only if it is smaller yet.
+        let has = size(old, &["status", "capacity", "storage"]).unwrap_or_default();
         if before == self.causes.len()
-            && let (Some(asked), Some(has)) = (asked, has)
-            && asked < has
+            && let (Some(asked), Some(asked_before)) = (asked, asked_before)
+            && asked < asked_before
+            && asked <= has
         {
             let why = "field can not be less than status.capacity";
             self.causes.push(Cause::forbidden("spec.resources.requests.storage", why));

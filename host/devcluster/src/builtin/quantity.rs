@@ -13,7 +13,7 @@ enum Form {
 }
 
 /// The size in billionths; `None` for what is no quantity or is larger than anything that exists.
-pub(super) fn nanos(text: &str) -> Option<i128> {
+pub(crate) fn nanos(text: &str) -> Option<i128> {
     parse(text).map(|(size, _)| size)
 }
 

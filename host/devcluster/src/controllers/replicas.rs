@@ -1,8 +1,9 @@
 //! Deployments and ReplicaSets: the right number of Pods of the right template.
 
-use std::sync::Arc;
+use std::{sync::Arc, time::Duration};
 
 use serde_json::{Map, Value, json};
+use tokio::time::Instant;
 
 use super::{
     Context, Next, condition, controller_of, is_terminating, is_true, make_condition, make_condition_as,
@@ -145,6 +146,32 @@ impl Census {
     }
 }
 
+impl Census {
+    /// How many Pods have been ready for `minReadySeconds`, and when there may be more. Times in conditions are whole
+    /// seconds, so that it may be up to a second early.
+    pub(super) fn available(&self, context: &Context, owner: &Value) -> (i64, Option<Instant>) {
+        let seconds = int(owner, &["spec", "minReadySeconds"]).unwrap_or_default();
+        if seconds <= 0 {
+            return (self.ready(), None);
+        }
+        let wait = context.seconds(seconds);
+        let (mut available, mut next) = (0, None::<Instant>);
+        for pod in self.active.iter().filter(|pod| is_true(&pod.value, "Ready")) {
+            let since = condition(&pod.value, "Ready").map(|it| text(it, &["lastTransitionTime"])).unwrap_or_default();
+            let since = since.parse::<jiff::Timestamp>().unwrap_or(jiff::Timestamp::UNIX_EPOCH);
+            let age = Duration::try_from(jiff::Timestamp::now().duration_since(since)).unwrap_or_default();
+            match wait.checked_sub(age).filter(|left| !left.is_zero()) {
+                None => available += 1,
+                Some(left) => {
+                    let due = Instant::now() + left;
+                    next = Some(next.map_or(due, |known| known.min(due)));
+                }
+            }
+        }
+        (available, next)
+    }
+}
+
 pub(super) fn count(number: usize) -> i64 {
     i64::try_from(number).unwrap_or(i64::MAX)
 }
@@ -210,16 +237,19 @@ pub(super) fn replica_set(context: &Context, item: &Item) -> Result<Next, ApiErr
     }
     let alive = have.min(wanted);
     let ready = census.ready().min(alive);
+    let (available, later) = census.available(context, set_object);
     let mut status = json!({
         "replicas": alive, "observedGeneration": generation(set_object), "terminatingReplicas": census.terminating,
     });
-    for (field, number) in [("fullyLabeledReplicas", alive), ("readyReplicas", ready), ("availableReplicas", ready)] {
+    let counts =
+        [("fullyLabeledReplicas", alive), ("readyReplicas", ready), ("availableReplicas", available.min(alive))];
+    for (field, number) in counts {
         if number > 0 {
             set(&mut status, &[field], json!(number));
         }
     }
     context.set_status(&stored, &status)?;
-    Ok(Next::Done)
+    Ok(later.map_or(Next::Done, Next::At))
 }
 
 pub(super) fn generation(object: &Value) -> i64 {
@@ -389,7 +419,7 @@ fn roll(
     if !waits_for_old_pods && !paused {
         scale(context, deployment, current, wanted)?;
     }
-    let ready = replicas(&current.value, &["status", "readyReplicas"]) >= wanted;
+    let ready = replicas(&current.value, &["status", "availableReplicas"]) >= wanted;
     if (recreate || ready) && !paused {
         for old in others {
             scale(context, deployment, old, 0)?;
@@ -417,18 +447,18 @@ fn show_deployment(
 ) -> Result<Next, ApiError> {
     let object = &stored.value;
     let sum = |field: &str| sets.iter().map(|s| replicas(&s.value, &["status", field])).sum::<i64>();
-    let (total, ready) = (sum("replicas"), sum("readyReplicas"));
+    let (total, ready, available) = (sum("replicas"), sum("readyReplicas"), sum("availableReplicas"));
     let updated = replicas(&current.value, &["status", "replicas"]);
     let observed = replicas(&current.value, &["status", "observedGeneration"]) == generation(&current.value);
-    let complete = observed && updated == wanted && total == wanted && ready == wanted;
+    let complete = observed && updated == wanted && total == wanted && available == wanted;
     let terminating = sum("terminatingReplicas");
     let mut status = json!({"observedGeneration": generation(object), "terminatingReplicas": terminating});
     for (field, number) in [
         ("replicas", total),
         ("updatedReplicas", updated),
         ("readyReplicas", ready),
-        ("availableReplicas", ready),
-        ("unavailableReplicas", (wanted - ready).max(0)),
+        ("availableReplicas", available),
+        ("unavailableReplicas", (total.max(wanted) - available).max(0)),
     ] {
         if number != 0 {
             set(&mut status, &[field], json!(number));
@@ -436,8 +466,7 @@ fn show_deployment(
     }
     // Real controllers call a Deployment available while at most maxUnavailable Pods are missing.
     let tolerated = tolerated_missing(object, wanted);
-    let available = ready >= wanted - tolerated;
-    let mut availability = if available {
+    let mut availability = if available >= wanted - tolerated {
         make_condition(object, "Available", true, "MinimumReplicasAvailable", "Deployment has minimum availability.")
     } else {
         let message = "Deployment does not have minimum availability.";
@@ -445,7 +474,7 @@ fn show_deployment(
     };
     let now = json::now();
     let name = text(&current.value, &["metadata", "name"]);
-    let moved = ["updatedReplicas", "readyReplicas", "replicas"]
+    let moved = ["updatedReplicas", "readyReplicas", "availableReplicas", "replicas"]
         .iter()
         .any(|f| replicas(object, &["status", f]) != replicas(&status, &[f]))
         || at(object, &["status", "observedGeneration"]) != at(&status, &["observedGeneration"]);

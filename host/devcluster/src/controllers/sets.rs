@@ -213,16 +213,17 @@ fn show_stateful_set(context: &Context, stored: &Stored, revision: &str, wanted:
     let updated = count(census.active.iter().filter(|pod| revision_of(&pod.value) == revision).count());
     let ready = census.ready();
     let old = text(object, &["status", "currentRevision"]).to_owned();
+    let (available, later) = census.available(context, object);
     let complete = updated == wanted && ready == wanted && alive == wanted;
     let current = if complete || old.is_empty() { revision.to_owned() } else { old };
     let of_current = count(census.active.iter().filter(|pod| revision_of(&pod.value) == current).count());
     let status = json!({
-        "observedGeneration": generation(object), "replicas": alive, "readyReplicas": ready, "availableReplicas": ready,
+        "observedGeneration": generation(object), "replicas": alive, "readyReplicas": ready, "availableReplicas": available,
         "updatedReplicas": updated, "currentReplicas": of_current, "collisionCount": 0,
         "currentRevision": current, "updateRevision": revision,
     });
     context.set_status(stored, &status)?;
-    Ok(Next::Done)
+    Ok(later.map_or(Next::Done, Next::At))
 }
 
 pub(super) fn daemon_set(context: &Context, item: &Item) -> Result<Next, ApiError> {
@@ -257,17 +258,19 @@ pub(super) fn daemon_set(context: &Context, item: &Item) -> Result<Next, ApiErro
     let scheduled = count(census.active.len()).min(1);
     let updated = count(census.active.iter().filter(|pod| revision_of(&pod.value) == revision).count()).min(1);
     let ready = census.ready().min(1);
+    let (available, later) = census.available(context, object);
+    let available = available.min(1);
     let mut status = json!({
         "observedGeneration": generation(object), "desiredNumberScheduled": 1, "currentNumberScheduled": scheduled,
         "numberMisscheduled": 0, "numberReady": ready,
     });
     for (field, number) in
-        [("updatedNumberScheduled", updated), ("numberAvailable", ready), ("numberUnavailable", 1 - ready)]
+        [("updatedNumberScheduled", updated), ("numberAvailable", available), ("numberUnavailable", 1 - available)]
     {
         if number > 0 {
             set(&mut status, &[field], json!(number));
         }
     }
     context.set_status(&stored, &status)?;
-    Ok(Next::Done)
+    Ok(later.map_or(Next::Done, Next::At))
 }

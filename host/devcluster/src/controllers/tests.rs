@@ -17,7 +17,7 @@ fn api(client: &Client, api_version: &str, kind: &str) -> Api<DynamicObject> {
     let (group, version) = api_version.split_once('/').unwrap_or(("", api_version));
     let resource = ApiResource::from_gvk(&GroupVersionKind::gvk(group, version, kind));
     match kind {
-        "Namespace" | "PersistentVolume" => Api::all_with(client.clone(), &resource),
+        "Namespace" | "PersistentVolume" | "StorageClass" => Api::all_with(client.clone(), &resource),
         _ => Api::default_namespaced_with(client.clone(), &resource),
     }
 }

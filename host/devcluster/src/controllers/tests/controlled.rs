@@ -249,3 +249,97 @@ async fn controllers_tell_what_they_do() {
     assert_eq!(set.annotations()["example.com/note"], "1");
     assert_eq!(set.annotations()["deployment.kubernetes.io/max-replicas"], "4");
 }
+
+#[tokio::test]
+async fn claims_are_protected_while_they_are_used_and_wait_for_their_first_pod() {
+    let (_cluster, client) = cluster().await;
+    create(
+        &client,
+        json!({"apiVersion": "storage.k8s.io/v1", "kind": "StorageClass", "metadata": {"name": "late"},
+            "provisioner": "example.com/x", "volumeBindingMode": "WaitForFirstConsumer"}),
+    )
+    .await;
+    let claim = |name: &str, class: &str| {
+        json!({"apiVersion": "v1", "kind": "PersistentVolumeClaim", "metadata": {"name": name}, "spec": {
+            "accessModes": ["ReadWriteOnce"], "resources": {"requests": {"storage": "1Gi"}}, "storageClassName": class}})
+    };
+    create(&client, claim("late", "late")).await;
+    let claims = api(&client, "v1", "PersistentVolumeClaim");
+    let volumes = api(&client, "v1", "PersistentVolume");
+    let start = Instant::now();
+    while events_of(&client, "late").await.iter().all(|(reason, _)| reason != "WaitForFirstConsumer") {
+        assert!(start.elapsed() < Duration::from_secs(10));
+        tokio::time::sleep(Duration::from_millis(3)).await;
+    }
+    assert_eq!(claims.get("late").await.unwrap().data["status"]["phase"], "Pending");
+    let mut pod = pod_template(&json!({}), &json!({}));
+    pod["apiVersion"] = json!("v1");
+    pod["kind"] = json!("Pod");
+    pod["metadata"]["name"] = json!("user");
+    pod["spec"]["volumes"] = json!([{"name": "v", "persistentVolumeClaim": {"claimName": "late"}}]);
+    create(&client, pod).await;
+    let bound = eventually(&claims, "late", "bound", |c| c["status"]["phase"] == "Bound").await;
+    let volume = bound["spec"]["volumeName"].as_str().unwrap().to_owned();
+    claims.delete("late", &DeleteParams::default()).await.unwrap();
+    tokio::time::sleep(Duration::from_millis(100)).await;
+    let held = claims.get("late").await.unwrap();
+    assert_eq!(held.finalizers(), ["kubernetes.io/pvc-protection"]);
+    assert!(held.metadata.deletion_timestamp.is_some());
+    assert!(volumes.get_opt(&volume).await.unwrap().is_some());
+    api(&client, "v1", "Pod").delete("user", &DeleteParams::default()).await.unwrap();
+    eventually(&claims, "late", "gone", Value::is_null).await;
+    eventually(&volumes, &volume, "gone, too", Value::is_null).await;
+}
+
+#[tokio::test]
+async fn a_claim_takes_the_smallest_volume_that_is_there_and_leaves_it() {
+    let (_cluster, client) = cluster().await;
+    let volume = |name: &str, size: &str, class: &str| {
+        json!({"apiVersion": "v1", "kind": "PersistentVolume", "metadata": {"name": name}, "spec": {
+            "capacity": {"storage": size}, "accessModes": ["ReadWriteOnce", "ReadOnlyMany"], "storageClassName": class,
+            "hostPath": {"path": "/x"}}})
+    };
+    for (name, size, class) in
+        [("large", "20Gi", "manual"), ("small", "1Gi", "manual"), ("right", "6Gi", "manual"), ("other", "5Gi", "x")]
+    {
+        create(&client, volume(name, size, class)).await;
+    }
+    let claims = api(&client, "v1", "PersistentVolumeClaim");
+    let volumes = api(&client, "v1", "PersistentVolume");
+    for name in ["large", "small", "right", "other"] {
+        eventually(&volumes, name, "available", |v| v["status"]["phase"] == "Available").await;
+    }
+    create(
+        &client,
+        json!({"apiVersion": "v1", "kind": "PersistentVolumeClaim", "metadata": {"name": "c"}, "spec": {
+            "accessModes": ["ReadWriteOnce"], "resources": {"requests": {"storage": "5Gi"}}, "storageClassName": "manual"}}),
+    )
+    .await;
+    let bound = eventually(&claims, "c", "bound", |c| c["status"]["phase"] == "Bound").await;
+    assert_eq!(
+        (&bound["spec"]["volumeName"], &bound["status"]["capacity"]["storage"]),
+        (&json!("right"), &json!("6Gi"))
+    );
+    let taken = eventually(&volumes, "right", "bound", |v| v["status"]["phase"] == "Bound").await;
+    assert_eq!(taken["spec"]["claimRef"]["name"], "c");
+    claims.delete("c", &DeleteParams::default()).await.unwrap();
+    eventually(&claims, "c", "gone", Value::is_null).await;
+    // A volume that somebody made is kept for somebody to look at.
+    eventually(&volumes, "right", "released", |v| v["status"]["phase"] == "Released").await;
+}
+
+#[tokio::test]
+async fn what_has_to_be_ready_for_a_while_is_available_later() {
+    let (_cluster, client) = cluster().await;
+    let mut web = deployment("web", &json!({}));
+    web["spec"]["minReadySeconds"] = json!(2);
+    create(&client, web).await;
+    let deployments = api(&client, "apps/v1", "Deployment");
+    let waiting = eventually(&deployments, "web", "ready", |d| d["status"]["readyReplicas"] == 3).await;
+    assert_eq!(condition(&waiting, "Available")["status"], "False");
+    assert!(waiting["status"].get("availableReplicas").is_none());
+    let done = |d: &Value| {
+        d["status"]["availableReplicas"] == 3 && condition(d, "Progressing")["reason"] == "NewReplicaSetAvailable"
+    };
+    eventually(&deployments, "web", "available", done).await;
+}
