@@ -151,3 +151,6 @@ fn human(seconds: i64) -> String {
 fn some(amount: i64, unit: &str) -> String {
     if amount == 0 { String::new() } else { format!("{amount}{unit}") }
 }
+
+#[cfg(test)]
+mod tests;

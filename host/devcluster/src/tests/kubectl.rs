@@ -194,9 +194,11 @@ spec:
   - name: v1
     served: true
     storage: true
-    subresources: {status: {}}
+    subresources: {status: {}, scale: {specReplicasPath: .spec.size, statusReplicasPath: .status.size}}
     additionalPrinterColumns:
     - {name: Size, type: integer, jsonPath: .spec.size}
+    - {name: Color, type: string, jsonPath: .spec.color, priority: 1}
+    - {name: Ready, type: string, jsonPath: '.status.conditions[?(@.type=="Ready")].status'}
     - {name: Age, type: date, jsonPath: .metadata.creationTimestamp}
     schema:
       openAPIV3Schema:
@@ -208,6 +210,7 @@ spec:
             properties:
               size: {type: integer, maximum: 10}
               color: {type: string, default: red}
+          status: {type: object, x-kubernetes-preserve-unknown-fields: true}
 "#;
 
 #[tokio::test(flavor = "multi_thread")]
@@ -227,6 +230,25 @@ async fn kubectl_works_with_custom_kinds() {
     assert!(!success && err.contains("unknown field \"spec.extra\""), "{err}");
     let out = kubectl.ok(&["apply", "-f", "-"], &widget.replace("size: 3", "size: 4")).await;
     assert!(out.contains("configured"), "{out}");
+    assert_eq!(kubectl.ok(&["scale", "wd/w", "--replicas=5"], "").await, "widget.example.com/w scaled\n");
+    let err = kubectl.refused(&["scale", "wd/w", "--replicas=50"], "").await;
+    assert!(err.contains("should be less than or equal to 10"), "{err}");
+    let ready = r#"{"status":{"conditions":[{"type":"Ready","status":"True"}]}}"#;
+    kubectl.ok(&["patch", "wd", "w", "--subresource=status", "--type=merge", "-p", ready], "").await;
+    let out = kubectl.ok(&["wait", "--for=condition=Ready", "wd/w", "--timeout=10s"], "").await;
+    assert_eq!(out, "widget.example.com/w condition met\n");
+    let out = kubectl.ok(&["get", "wd", "-o", "wide", "--no-headers"], "").await;
+    assert_eq!(out.split_whitespace().take(4).collect::<Vec<_>>(), ["w", "5", "red", "True"]);
+    let err = kubectl.refused(&["patch", "wd", "w", "-p", "{}"], "").await;
+    assert!(
+        err.contains("application/strategic-merge-patch+json is not supported by example.com/v1, Kind=Widget"),
+        "{err}"
+    );
+    let out = kubectl.ok(&["get", "crd", "widgets.example.com", "--no-headers"], "").await;
+    assert_eq!(
+        out.split_whitespace().take(3).collect::<Vec<_>>(),
+        ["widgets.example.com", "Namespaced", "v1(storage)"]
+    );
     kubectl.ok(&["delete", "crd", "widgets.example.com", "--timeout=20s"], "").await;
     let (success, _, err) = kubectl.run(&["get", "widgets"], "").await;
     // kubectl may still remember the kind; the server does not.

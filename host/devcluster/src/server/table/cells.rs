@@ -471,7 +471,13 @@ pub(super) fn parameters(object: &Value) -> Value {
 
 pub(super) fn versions(object: &Value) -> Value {
     let served = list(object, &["spec", "versions"]).iter().filter(|it| is_set(it, &["served"]));
-    json!(join(served.map(|it| text(it, &["name"]))))
+    let shown = served.map(|it| {
+        let stored = if is_set(it, &["storage"]) { "(storage)" } else { "" };
+        format!("{}{stored}", text(it, &["name"]))
+    });
+    let mut shown = shown.collect::<Vec<_>>();
+    shown.sort_unstable();
+    json!(shown.join(","))
 }
 
 /// Text items of a list, with commas.

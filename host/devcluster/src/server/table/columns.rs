@@ -399,7 +399,7 @@ pub(super) fn columns(resource: &Resource) -> &'static [Column] {
                 }),
                 of("boolean", "PodInfoOnMount", |o| json!(is_set(o, &["spec", "podInfoOnMount"]))),
                 of("boolean", "StorageCapacity", |o| json!(is_set(o, &["spec", "storageCapacity"]))),
-                column("TokenRequests", |o| tokens(o)),
+                column("TokenRequests", tokens),
                 of("boolean", "RequiresRepublish", |o| json!(is_set(o, &["spec", "requiresRepublish"]))),
                 column("Modes", |o| words(o, &["spec", "volumeLifecycleModes"])),
                 column("Age", age),
