@@ -11,7 +11,7 @@ mod workloads;
 struct Kubectl {
     server: Server,
     home: std::path::PathBuf,
-    _cluster: DevCluster,
+    cluster: DevCluster,
 }
 
 impl Kubectl {
@@ -27,7 +27,7 @@ impl Kubectl {
         std::fs::create_dir_all(&home).unwrap();
         std::fs::write(home.join("config"), DevCluster::kubeconfig(&format!("http://{}", server.local_addr())))
             .unwrap();
-        Some(Self { server, home, _cluster: cluster })
+        Some(Self { server, home, cluster })
     }
 
     async fn run(&self, args: &[&str], input: &str) -> (bool, String, String) {

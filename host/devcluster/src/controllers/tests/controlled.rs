@@ -35,31 +35,26 @@ async fn events_of(client: &Client, name: &str) -> Vec<(String, String)> {
 
 #[tokio::test]
 async fn a_cron_job_makes_jobs_and_keeps_the_last_few() {
-    // A minute is 120 ms.
-    let (_cluster, client) = fast(Duration::from_millis(2)).await;
-    create(
-        &client,
-        cron_job("good", json!({"successfulJobsHistoryLimit": 2, "timeZone": "Europe/Berlin"}), &json!({})),
-    )
-    .await;
+    // A minute is 0.9 s: long enough for a Job to end in it, also on a machine that is busy.
+    let (_cluster, client) = fast(Duration::from_millis(15)).await;
+    let zoned = json!({"successfulJobsHistoryLimit": 1, "timeZone": "Europe/Berlin"});
+    create(&client, cron_job("good", zoned, &json!({}))).await;
     create(&client, cron_job("bad", json!({}), &json!({"devcluster.barbless.dev/run": "fail"}))).await;
     create(&client, cron_job("off", json!({"suspend": true}), &json!({}))).await;
-    let crons = api(&client, "batch/v1", "CronJob");
-    let first = eventually(&crons, "good", "scheduled", |c| c["status"]["lastScheduleTime"].is_string()).await;
-    let first = first["status"]["lastScheduleTime"].clone();
-    let later = |c: &Value| c["status"]["lastSuccessfulTime"].is_string() && c["status"]["lastScheduleTime"] != first;
-    eventually(&crons, "good", "again", later).await;
-    let start = Instant::now();
-    let deleted =
-        |events: &[(String, String)]| events.iter().filter(|(reason, _)| reason == "SuccessfulDelete").count();
-    while deleted(&events_of(&client, "good").await) < 3 || deleted(&events_of(&client, "bad").await) < 2 {
-        assert!(start.elapsed() < Duration::from_secs(10), "old Jobs stay: {:?}", events_of(&client, "bad").await);
-        tokio::time::sleep(Duration::from_millis(5)).await;
-    }
+    let deleted = |events: &[(String, String)]| events.iter().any(|(reason, _)| reason == "SuccessfulDelete");
     let ended = |jobs: &[Value], kind: &str| jobs.iter().filter(|job| condition(job, kind)["status"] == "True").count();
+    let start = Instant::now();
+    for (name, end) in [("good", "Complete"), ("bad", "Failed")] {
+        while !deleted(&events_of(&client, name).await) || ended(&jobs_of(&client, name).await, end) > 1 {
+            assert!(start.elapsed() < Duration::from_secs(30), "old Jobs stay: {:?}", events_of(&client, name).await);
+            tokio::time::sleep(Duration::from_millis(10)).await;
+        }
+    }
+    let cron = api(&client, "batch/v1", "CronJob").get("good").await.unwrap();
+    assert!(
+        cron.data["status"]["lastScheduleTime"].is_string() && cron.data["status"]["lastSuccessfulTime"].is_string()
+    );
     let jobs = jobs_of(&client, "good").await;
-    // The controller may be about to delete one more.
-    assert!(ended(&jobs, "Complete") <= 3, "{jobs:#?}");
     let job = &jobs[0];
     let owner = &job["metadata"]["ownerReferences"][0];
     assert_eq!(
@@ -74,7 +69,6 @@ async fn a_cron_job_makes_jobs_and_keeps_the_last_few() {
     for reason in ["SuccessfulCreate", "SawCompletedJob"] {
         assert!(reasons.iter().any(|(known, _)| known == reason), "{reasons:?}");
     }
-    assert!(ended(&jobs_of(&client, "bad").await, "Failed") <= 2);
     assert!(jobs_of(&client, "off").await.is_empty());
 }
 
@@ -92,7 +86,7 @@ async fn jobs_of_a_cron_job_wait_for_each_other_or_take_their_place() {
     while !events_of(&client, "replace").await.iter().any(|(reason, _)| reason == "SuccessfulDelete")
         || !events_of(&client, "forbid").await.iter().any(|(reason, _)| reason == "JobAlreadyActive")
     {
-        assert!(start.elapsed() < Duration::from_secs(10), "{:?}", events_of(&client, "replace").await);
+        assert!(start.elapsed() < Duration::from_secs(30), "{:?}", events_of(&client, "replace").await);
         tokio::time::sleep(Duration::from_millis(5)).await;
     }
     assert_eq!(jobs_of(&client, "forbid").await.len(), 1);

@@ -195,10 +195,14 @@ async fn changes_are_waited_for_and_watched() {
     let patch = ["patch", "cm", "settings", "-p", r#"{"data":{"a":"2"}}"#];
     let (waited, _) = tokio::join!(kubectl.ok(&wait, ""), later(&patch, ""));
     assert_eq!(waited, "configmap/settings condition met\n");
-    let watch = ["get", "cm", "settings", "-w", "--output-watch-events", "--request-timeout=3s"];
+    let watch = ["get", "cm", "settings", "-w", "--output-watch-events", "--request-timeout=6s"];
+    kubectl.cluster.clear_journal();
     let changes = async {
-        later(&["label", "cm", "settings", "seen=yes"], "").await;
-        later(&["delete", "cm", "settings"], "").await;
+        while !kubectl.cluster.journal().iter().any(|it| it.verb == "watch" && it.resource == "configmaps") {
+            tokio::time::sleep(Duration::from_millis(20)).await;
+        }
+        kubectl.ok(&["label", "cm", "settings", "seen=yes"], "").await;
+        kubectl.ok(&["delete", "cm", "settings"], "").await;
     };
     let (watched, ()) = tokio::join!(kubectl.code(&watch, ""), changes);
     let kinds = watched.1.lines().filter_map(|line| line.split_whitespace().next()).collect::<Vec<_>>();
