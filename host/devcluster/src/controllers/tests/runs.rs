@@ -187,7 +187,7 @@ async fn a_job_announces_its_end_and_keeps_its_pods_by_label() {
 async fn a_job_fails_late_by_restarts_or_recovers() {
     let (_cluster, client) = fast(Duration::from_millis(20)).await;
     let jobs = api(&client, "batch/v1", "Job");
-    create(&client, job("late", &json!({"activeDeadlineSeconds": 3}), &knobs(&[("run", "hang")]))).await;
+    create(&client, job("late", &json!({"activeDeadlineSeconds": 20}), &knobs(&[("run", "hang")]))).await;
     let mut restarts = job("restarts", &json!({"backoffLimit": 3}), &knobs(&[("run", "fail")]));
     restarts["spec"]["template"]["spec"]["restartPolicy"] = json!("OnFailure");
     create(&client, restarts).await;
