@@ -1,4 +1,4 @@
-//! Admission: webhooks that change or refuse what clients write.
+//! Admission: webhooks that change or refuse what clients write, and policies that refuse it.
 //!
 //! The registry is synchronous and tries a write again when another came between, so it cannot wait for a webhook. It
 //! asks a [`Gate`] instead: when the gate has no answer for this state of the object, it keeps the question and the try
@@ -7,6 +7,7 @@
 
 mod client;
 mod hooks;
+pub(crate) mod policies;
 mod rules;
 pub(crate) mod validation;
 

@@ -19,7 +19,7 @@ use kube_cel::{
     KubeCelExt as _,
     cel::{
         Context, ExecutionError, IdedExpr, Value as CelValue,
-        common::ast::{EntryExpr, Expr, operators},
+        common::ast::{CallExpr, EntryExpr, Expr, operators},
         objects::{Key, Map as CelMap, OptionalValue},
         parser::Parser,
     },
@@ -36,6 +36,8 @@ const OPERATORS_MAX: usize = 1000;
 const STACK_BYTES: usize = 64 * 1024 * 1024;
 /// Steps of one evaluation. A step is at most the copy of a quarter of a node, a fraction of a microsecond.
 const STEPS_MAX: u64 = 5_000_000;
+/// Nodes of an expression whose variables stand in it.
+const NODES_MAX: usize = 20_000;
 /// Steps of all expressions of one request.
 pub(crate) const BUDGET: u64 = 20_000_000;
 
@@ -114,6 +116,16 @@ impl Expression {
         Ok(Self { tree, source: source.to_owned(), free: names.free })
     }
 
+    /// The expression with what stands for each `variables.name` in its place. `None` when it would grow beyond measure.
+    pub(crate) fn with_variables(&self, variables: &HashMap<String, Self>) -> Option<Self> {
+        let trees = variables.iter().map(|(name, expression)| (name.as_str(), &expression.tree)).collect();
+        let mut left = NODES_MAX;
+        let tree = inline(&self.tree, &trees, &mut left)?;
+        let mut names = Names { bound: Vec::new(), free: BTreeSet::new() };
+        names.walk(&tree);
+        Some(Self { tree, source: self.source.clone(), free: names.free })
+    }
+
     pub(crate) fn uses(&self, name: &str) -> bool {
         self.free.contains(name)
     }
@@ -185,6 +197,58 @@ fn bounded(source: &str) -> Result<(), String> {
         }
     }
     Ok(())
+}
+
+/// A copy of a tree in which `variables.name` is replaced; `left` is how many nodes it may have.
+fn inline(node: &IdedExpr, variables: &HashMap<&str, &IdedExpr>, left: &mut usize) -> Option<IdedExpr> {
+    *left = left.checked_sub(1)?;
+    let mut each = |child: &IdedExpr| inline(child, variables, left);
+    let expr = match &node.expr {
+        Expr::Select(select) => {
+            let known = match &select.operand.expr {
+                Expr::Ident(name) if name == "variables" && !select.test => variables.get(select.field.as_str()),
+                _ => None,
+            };
+            if let Some(known) = known {
+                // Its own variables are in it already.
+                return each(known);
+            }
+            let mut copy = select.clone();
+            copy.operand = Box::new(each(&select.operand)?);
+            Expr::Select(copy)
+        }
+        Expr::Call(call) => {
+            let target = match &call.target {
+                Some(target) => Some(Box::new(each(target)?)),
+                None => None,
+            };
+            let args = call.args.iter().map(each).collect::<Option<Vec<_>>>()?;
+            Expr::Call(CallExpr { func_name: call.func_name.clone(), target, args })
+        }
+        Expr::List(items) => {
+            let mut copy = items.clone();
+            copy.elements = items.elements.iter().map(each).collect::<Option<Vec<_>>>()?;
+            Expr::List(copy)
+        }
+        Expr::Map(map) => {
+            let mut copy = map.clone();
+            for part in copy.entries.iter_mut().flat_map(|entry| parts_mut(&mut entry.expr)) {
+                *part = each(part)?;
+            }
+            Expr::Map(copy)
+        }
+        Expr::Comprehension(loops) => {
+            let mut copy = loops.clone();
+            for part in
+                [&mut copy.iter_range, &mut copy.accu_init, &mut copy.loop_cond, &mut copy.loop_step, &mut copy.result]
+            {
+                *part = each(part)?;
+            }
+            Expr::Comprehension(copy)
+        }
+        other @ (Expr::Ident(_) | Expr::Literal(_) | Expr::Struct(_) | Expr::Unspecified) => other.clone(),
+    };
+    Some(IdedExpr { id: node.id, expr })
 }
 
 /// Makes `a.?b` the same as `a[?'b']`, which the evaluator also does right when there is no `b`.

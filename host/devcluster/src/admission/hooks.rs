@@ -170,16 +170,65 @@ impl Hooks {
 
 /// The version of the resource in which a webhook wants to see the object.
 fn version_for(registry: &Registry, hook: &Value, attributes: &Attributes<'_>) -> Option<Option<Arc<Resource>>> {
-    if rules::wants(hook, attributes, attributes.resource) {
-        return Some(None);
+    rules::version_for(registry, list(hook, &["rules"]), text(hook, &["matchPolicy"]), attributes)
+}
+
+/// A state as somebody sees it who wants another version of the resource.
+pub(super) struct Seen<'a> {
+    resource: &'a Resource,
+    pub(super) object: Option<Value>,
+    pub(super) old: Option<Value>,
+}
+
+impl<'a> Seen<'a> {
+    pub(super) fn new(
+        registry: &Registry,
+        attributes: &Attributes<'a>,
+        version: Option<&'a Resource>,
+        object: Option<&Value>,
+        old: Option<&Value>,
+    ) -> Self {
+        let shown = |state: Option<&Value>| {
+            state.map(|state| match version {
+                Some(version) if attributes.subresource != "scale" => registry.converted(version, state),
+                _ => state.clone(),
+            })
+        };
+        Self { resource: version.unwrap_or(attributes.resource), object: shown(object), old: shown(old) }
     }
-    if text(hook, &["matchPolicy"]) == "Exact" {
-        return None;
+
+    /// The `AdmissionRequest`, and its uid.
+    pub(super) fn request(&self, attributes: &Attributes<'_>) -> (String, Value) {
+        let place = |resource: &Resource| json!({"group": resource.group, "version": resource.version, "resource": resource.plural});
+        let uid = uuid::Uuid::new_v4().to_string();
+        let mut request = json!({
+            "uid": uid,
+            "kind": rules::kind_of(self.resource, attributes.subresource),
+            "resource": place(self.resource),
+            "requestKind": rules::kind_of(attributes.resource, attributes.subresource),
+            "requestResource": place(attributes.resource),
+            "operation": attributes.operation,
+            "userInfo": attributes.user.info(),
+            "object": self.object,
+            "oldObject": self.old,
+            "dryRun": attributes.dry_run,
+            "options": attributes.options,
+        });
+        // A namespace is in itself.
+        let namespace =
+            if attributes.resource.is("", "Namespace") { attributes.name.as_str() } else { attributes.namespace };
+        for (field, value) in [
+            ("name", attributes.name.as_str()),
+            ("namespace", namespace),
+            ("subResource", attributes.subresource),
+            ("requestSubResource", attributes.subresource),
+        ] {
+            if !value.is_empty() {
+                set(&mut request, &[field], json!(value));
+            }
+        }
+        (uid, request)
     }
-    let table = registry.catalog.table();
-    let others = table.values().filter(|other| other.table == attributes.resource.table);
-    let other = others.into_iter().find(|other| rules::wants(hook, attributes, other))?;
-    Some(Some(Arc::clone(other)))
 }
 
 /// One call of one webhook.
@@ -205,43 +254,9 @@ impl<'a> Call<'a> {
         if !rules::selects(hook, attributes.resource, namespace, object, old) {
             return Ok(None);
         }
-        let shown = |state: Option<&Value>| {
-            state.map(|state| match &version {
-                Some(version) if attributes.subresource != "scale" => registry.converted(version, state),
-                _ => state.clone(),
-            })
-        };
-        let (object, old) = (shown(object), shown(old));
-        let resource = version.as_deref().unwrap_or(attributes.resource);
-        let place = |resource: &Resource| json!({"group": resource.group, "version": resource.version, "resource": resource.plural});
-        let uid = uuid::Uuid::new_v4().to_string();
-        let mut request = json!({
-            "uid": uid,
-            "kind": rules::kind_of(resource, attributes.subresource),
-            "resource": place(resource),
-            "requestKind": rules::kind_of(attributes.resource, attributes.subresource),
-            "requestResource": place(attributes.resource),
-            "operation": attributes.operation,
-            "userInfo": attributes.user.info(),
-            "object": object,
-            "oldObject": old,
-            "dryRun": attributes.dry_run,
-            "options": attributes.options,
-        });
-        // A namespace is in itself.
-        let namespace =
-            if attributes.resource.is("", "Namespace") { attributes.name.as_str() } else { attributes.namespace };
-        for (field, value) in [
-            ("name", attributes.name.as_str()),
-            ("namespace", namespace),
-            ("subResource", attributes.subresource),
-            ("requestSubResource", attributes.subresource),
-        ] {
-            if !value.is_empty() {
-                set(&mut request, &[field], json!(value));
-            }
-        }
-        if !rules::conditions_hold(hook, attributes, &request, object.as_ref(), old.as_ref())? {
+        let seen = Seen::new(registry, attributes, version.as_deref(), object, old);
+        let (uid, request) = seen.request(attributes);
+        if !rules::conditions_hold(hook, attributes, &request, seen.object.as_ref(), seen.old.as_ref())? {
             return Ok(None);
         }
         let version_wanted = list(hook, &["admissionReviewVersions"]).iter().filter_map(Value::as_str);

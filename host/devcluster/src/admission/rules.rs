@@ -1,5 +1,7 @@
 //! Which requests a webhook wants to see.
 
+use std::sync::Arc;
+
 use serde_json::{Value, json};
 
 use super::hooks::Attributes;
@@ -7,17 +9,20 @@ use crate::{
     catalog::Resource,
     cel::{self, Bound, Expression, Failure, Given, Variable},
     json::{list, text},
+    registry::Registry,
     selector::label_selector_matches,
     status::ApiError,
 };
 
-/// Whether one of the rules is about this operation on this resource (a version of the one of the request).
-pub(super) fn wants(hook: &Value, attributes: &Attributes<'_>, resource: &Resource) -> bool {
-    list(hook, &["rules"]).iter().any(|rule| {
+/// Whether one of these rules is about this operation on this resource (a version of the one of the request).
+pub(super) fn wants(rules: &[Value], attributes: &Attributes<'_>, resource: &Resource) -> bool {
+    rules.iter().any(|rule| {
         let has = |key: &str, wanted: &str| list(rule, &[key]).iter().any(|item| item == "*" || item == wanted);
+        let names = list(rule, &["resourceNames"]);
         has("operations", attributes.operation)
             && has("apiGroups", &resource.group)
             && has("apiVersions", &resource.version)
+            && (names.is_empty() || names.iter().any(|name| *name == attributes.name))
             && in_scope(text(rule, &["scope"]), resource, attributes)
             && list(rule, &["resources"]).iter().filter_map(Value::as_str).any(|item| {
                 let (plural, subresource) = item.split_once('/').unwrap_or((item, ""));
@@ -25,6 +30,25 @@ pub(super) fn wants(hook: &Value, attributes: &Attributes<'_>, resource: &Resour
                     && (subresource == "*" || subresource == attributes.subresource)
             })
     })
+}
+
+/// The version of the resource in which rules are about it: the one of the request (`None`) or, unless they are to be taken
+/// to the letter, another.
+pub(super) fn version_for(
+    registry: &Registry,
+    rules: &[Value],
+    policy: &str,
+    attributes: &Attributes<'_>,
+) -> Option<Option<Arc<Resource>>> {
+    if wants(rules, attributes, attributes.resource) {
+        return Some(None);
+    }
+    if policy == "Exact" {
+        return None;
+    }
+    let table = registry.catalog.table();
+    let mut others = table.values().filter(|other| other.table == attributes.resource.table);
+    others.find(|other| wants(rules, attributes, other)).map(|other| Some(Arc::clone(other)))
 }
 
 fn in_scope(scope: &str, resource: &Resource, attributes: &Attributes<'_>) -> bool {

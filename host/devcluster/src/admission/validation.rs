@@ -15,8 +15,14 @@ use crate::{
 const CONDITIONS_MAX: usize = 64;
 const VERSIONS: [&str; 2] = ["v1", "v1beta1"];
 
-/// What is wrong with a configuration of webhooks; nothing for other kinds.
+/// What is wrong with a configuration of webhooks, a policy or a binding of one; nothing for other kinds.
 pub(crate) fn check(resource: &Resource, object: &Value) -> Vec<Cause> {
+    if resource.is("admissionregistration.k8s.io", "ValidatingAdmissionPolicy") {
+        return policy(object);
+    }
+    if resource.is("admissionregistration.k8s.io", "ValidatingAdmissionPolicyBinding") {
+        return binding(object);
+    }
     let mutating = resource.is("admissionregistration.k8s.io", "MutatingWebhookConfiguration");
     if !mutating && !resource.is("admissionregistration.k8s.io", "ValidatingWebhookConfiguration") {
         return Vec::new();
@@ -167,7 +173,8 @@ fn conditions(conditions: &[Value], path: &str, causes: &mut Vec<Cause>) {
         return;
     }
     let said = cel::on_deep_stack(|| {
-        conditions.iter().map(|condition| compile(text(condition, &["expression"]).trim())).collect::<Vec<_>>()
+        let sources = conditions.iter().map(|condition| text(condition, &["expression"]).trim());
+        sources.map(|source| compile(source, &Type::Bool, &[])).collect::<Vec<_>>()
     });
     let mut said = said.unwrap_or_default().into_iter();
     let mut names = std::collections::HashSet::new();
@@ -214,20 +221,128 @@ static REQUEST: std::sync::LazyLock<Value> = std::sync::LazyLock::new(|| {
     request
 });
 
-/// What a compiler says of a condition.
-fn compile(source: &str) -> Option<String> {
+/// What a compiler says of an expression that should give this type; `more` are names that it may use beside the usual ones.
+fn compile(source: &str, wanted: &Type<'_>, more: &[&str]) -> Option<String> {
     let expression = match Expression::parse(source) {
         Ok(expression) => expression,
         Err(why) => return Some(format!("compilation failed: {why}")),
     };
     let request = check::of_schema(&REQUEST, "kubernetes.AdmissionRequest", false);
     let names = [("object", Type::Dyn), ("oldObject", Type::Dyn), ("request", request), ("authorizer", Type::Dyn)];
-    let (given, errors) = check::check(&expression, &names.into());
+    let names = names.into_iter().chain(more.iter().map(|name| (*name, Type::Dyn)));
+    let (given, errors) = check::check(&expression, &names.collect());
     match given {
         _ if !errors.is_empty() => Some(format!("compilation failed: {}", errors.join("\n"))),
-        Type::Bool | Type::Dyn => None,
-        other => Some(format!("must evaluate to bool but got {}", other.show())),
+        Type::Dyn => None,
+        given if given == *wanted => None,
+        other => Some(format!("must evaluate to {} but got {}", wanted.show(), other.show())),
     }
+}
+
+/// Expressions of one policy that are compiled.
+const EXPRESSIONS_MAX: usize = 500;
+
+fn policy(object: &Value) -> Vec<Cause> {
+    const NAMES: [&str; 3] = ["params", "namespaceObject", "variables"];
+    let spec = object.get("spec").unwrap_or(&Value::Null);
+    let mut causes = Vec::new();
+    one_of(spec, "failurePolicy", "spec", &["Fail", "Ignore"], &mut causes);
+    let constraints = "spec.matchConstraints";
+    if spec.get("matchConstraints").is_none_or(|given| !given.is_object()) {
+        causes.push(Cause::required(constraints, ""));
+    }
+    let rules = list(spec, &["matchConstraints", "resourceRules"]);
+    if rules.is_empty() && spec.get("matchConstraints").is_some_and(Value::is_object) {
+        causes.push(Cause::required(format!("{constraints}.resourceRules"), ""));
+    }
+    for (index, rule) in rules.iter().enumerate() {
+        operations(rule, &format!("{constraints}.resourceRules[{index}]"), &mut causes);
+    }
+    conditions(list(spec, &["matchConditions"]), "spec.matchConditions", &mut causes);
+    let (variables, validations) = (list(spec, &["variables"]), list(spec, &["validations"]));
+    if variables.len() + validations.len() > EXPRESSIONS_MAX {
+        causes.push(Cause::forbidden("spec.validations", "has too many expressions"));
+        return causes;
+    }
+    let found = cel::on_deep_stack(|| {
+        let mut causes = Vec::new();
+        for (index, variable) in variables.iter().enumerate() {
+            let at = |field: &str| format!("spec.variables[{index}].{field}");
+            let source = text(variable, &["expression"]).trim();
+            if text(variable, &["name"]).is_empty() {
+                causes.push(Cause::required(at("name"), "name is not specified"));
+            }
+            if source.is_empty() {
+                causes.push(Cause::required(at("expression"), "expression is not specified"));
+            } else if let Some(why) = compile(source, &Type::Dyn, &NAMES).filter(|why| why.starts_with("comp")) {
+                causes.push(Cause::invalid(at("expression"), &json!(source), &why));
+            }
+        }
+        for (index, validation) in validations.iter().enumerate() {
+            let at = |field: &str| format!("spec.validations[{index}].{field}");
+            let (source, message) =
+                (text(validation, &["expression"]).trim(), text(validation, &["messageExpression"]).trim());
+            if source.is_empty() {
+                causes.push(Cause::required(at("expression"), "expression is not specified"));
+            } else if let Some(why) = compile(source, &Type::Bool, &NAMES) {
+                causes.push(Cause::invalid(at("expression"), &json!(source), &why));
+            }
+            if let Some(why) = (!message.is_empty()).then(|| compile(message, &Type::Text, &NAMES)).flatten() {
+                causes.push(Cause::invalid(at("messageExpression"), &json!(message), &why));
+            }
+            let path = format!("spec.validations[{index}]");
+            one_of(validation, "reason", &path, &["Forbidden", "Invalid", "RequestEntityTooLarge"], &mut causes);
+        }
+        causes
+    });
+    causes.extend(found.unwrap_or_default());
+    if validations.is_empty() && list(spec, &["auditAnnotations"]).is_empty() {
+        let why = "validations or auditAnnotations must be non-empty";
+        causes.push(Cause::required("spec.validations", why));
+    }
+    causes
+}
+
+fn binding(object: &Value) -> Vec<Cause> {
+    let spec = object.get("spec").unwrap_or(&Value::Null);
+    let mut causes = Vec::new();
+    if let Some(reference) = spec.get("paramRef").filter(|reference| reference.is_object()) {
+        let (name, selector) = (!text(reference, &["name"]).is_empty(), reference.get("selector").is_some());
+        match (name, selector) {
+            (false, false) => {
+                causes.push(Cause::required("spec.paramRef", "one of name or selector must be specified"));
+            }
+            (true, true) => {
+                let why = "name and selector are mutually exclusive";
+                causes.push(Cause::forbidden("spec.paramRef.name", why));
+            }
+            _ => {}
+        }
+        if text(reference, &["parameterNotFoundAction"]).is_empty() {
+            causes.push(Cause::required("spec.paramRef.parameterNotFoundAction", ""));
+        }
+        one_of(reference, "parameterNotFoundAction", "spec.paramRef", &["Allow", "Deny"], &mut causes);
+    }
+    let actions = list(spec, &["validationActions"]);
+    if actions.is_empty() {
+        causes.push(Cause::required("spec.validationActions", ""));
+    }
+    const ACTIONS: [&str; 3] = ["Audit", "Deny", "Warn"];
+    for (index, action) in actions.iter().enumerate() {
+        if !ACTIONS.iter().any(|known| action == known) {
+            let allowed = ACTIONS.map(|known| json!(known));
+            causes.push(Cause::not_supported(format!("spec.validationActions[{index}]"), action, &allowed));
+        }
+    }
+    if ["Deny", "Warn"].iter().all(|wanted| actions.iter().any(|action| action == wanted)) {
+        let why = "must not contain both Deny and Warn (repeating the same validation failure information in the API \
+                   response and headers serves no purpose)";
+        causes.push(Cause::invalid("spec.validationActions", &json!(actions), why));
+    }
+    if text(spec, &["policyName"]).is_empty() {
+        causes.push(Cause::required("spec.policyName", ""));
+    }
+    causes
 }
 
 fn versions(given: &[Value], path: &str, causes: &mut Vec<Cause>) {

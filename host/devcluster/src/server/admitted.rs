@@ -4,7 +4,7 @@ use serde_json::{Value, json};
 
 use super::Call;
 use crate::{
-    admission::{Attributes, Gate, Hooks, Phase, ROUNDS_MAX},
+    admission::{Attributes, Gate, Hooks, Phase, ROUNDS_MAX, policies},
     catalog::Resource,
     rbac,
     registry::{Outcome, random_suffix},
@@ -32,7 +32,7 @@ impl Call {
         let user = self.user()?;
         // Rights are given like objects are admitted: with the object in sight.
         let rights = self.shared.authority.enforced && subject.resource.group == "rbac.authorization.k8s.io";
-        if !rights && !Hooks::configured(registry) {
+        if !rights && !Hooks::configured(registry) && !policies::configured(registry) {
             return run(None);
         }
         let gate = Gate::new(random_suffix());
@@ -63,6 +63,10 @@ impl Call {
                 dry_run,
                 options: self.options_object(),
             };
+            if question.phase == Phase::Validate {
+                let (object, old) = (question.object.as_ref(), question.old.as_ref());
+                policies::check(registry, &attributes, object, old, &mut warnings)?;
+            }
             let answer = match Hooks::of(registry, &attributes) {
                 Some(hooks) => {
                     hooks.ask(registry, &self.shared.services, &attributes, &question, &mut warnings).await?

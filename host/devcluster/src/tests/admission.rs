@@ -454,3 +454,174 @@ async fn a_webhook_outside_is_called_over_tls_and_its_certificate_is_checked() {
     assert!(status["message"].as_str().unwrap().ends_with(why), "{status}");
     task.abort();
 }
+
+/// A cluster with these policies, each bound with these actions.
+async fn with_policies(policies: &[(&str, Value, &str)]) -> Wire {
+    let wire = Wire::start().await;
+    for (name, given, action) in policies {
+        let mut spec = json!({"matchConstraints": {"resourceRules": [{"apiGroups": [""], "apiVersions": ["v1"],
+            "operations": ["CREATE", "UPDATE"], "resources": ["configmaps"]}]}});
+        spec.as_object_mut().unwrap().extend(given.as_object().unwrap().clone());
+        let policy = json!({"metadata": {"name": name}, "spec": spec});
+        let (code, made) =
+            wire.json("POST", &format!("{CONFIGURATIONS}/validatingadmissionpolicies"), &[], policy).await;
+        assert_eq!(code, 201, "{made}");
+        let mut binding = json!({"policyName": name, "validationActions": [action]});
+        if given.get("paramKind").is_some() {
+            binding["paramRef"] = json!({"name": "params", "namespace": "default", "parameterNotFoundAction": "Deny"});
+        }
+        let binding = json!({"metadata": {"name": format!("{name}-binding")}, "spec": binding});
+        let (code, made) =
+            wire.json("POST", &format!("{CONFIGURATIONS}/validatingadmissionpolicybindings"), &[], binding).await;
+        assert_eq!(code, 201, "{made}");
+    }
+    wire
+}
+
+#[tokio::test]
+async fn a_policy_refuses_with_the_words_and_codes_of_the_api() {
+    let unless = |value: &str, rest: &str| format!("!('a' in variables.n) || variables.n.a != '{value}'{rest}");
+    let wire = with_policies(&[
+        (
+            "p",
+            json!({
+            "variables": [{"name": "d", "expression": "has(object.data) ? object.data : {}"},
+                          {"name": "n", "expression": "variables.d"}],
+            "validations": [
+                {"expression": unless("1", ""), "message": "a is 1"},
+                {"expression": unless("2", "")},
+                {"expression": unless("3", ""), "messageExpression": "'got ' + variables.n.a", "reason": "Forbidden"},
+                {"expression": unless("4", " || object.data.zz == 'x'")},
+                {"expression": unless("5", " || namespaceObject.metadata.name == 'x'")},
+                {"expression": unless("7", ""), "reason": "RequestEntityTooLarge"},
+            ]}),
+            "Deny",
+        ),
+        (
+            "warns",
+            json!({"validations": [{"expression": "!has(object.data) || !('w' in object.data)",
+                                         "message": "w is bad"}]}),
+            "Warn",
+        ),
+        (
+            "some",
+            json!({"matchConditions": [{"name": "c", "expression": "has(object.data) && 'm' in object.data"}],
+                        "validations": [{"expression": "false"}]}),
+            "Deny",
+        ),
+    ])
+    .await;
+    let make = |data: Value| {
+        let wire = &wire;
+        async move {
+            let object = json!({"metadata": {"name": "v"}, "data": data});
+            wire.json("POST", &format!("{MAPS}?dryRun=All"), &[], object).await
+        }
+    };
+    let said = |policy: &str, why: &str| {
+        format!(
+            "configmaps \"v\" is forbidden: ValidatingAdmissionPolicy '{policy}' with binding '{policy}-binding' denied \
+             request: {why}"
+        )
+    };
+    let failed = |value: &str, rest: &str| format!("failed expression: {}", unless(value, rest));
+    for (data, code, reason, message) in [
+        (json!({"a": "1"}), 422, "Invalid", said("p", "a is 1")),
+        (json!({"a": "2"}), 422, "Invalid", said("p", &failed("2", ""))),
+        (json!({"a": "3"}), 403, "Forbidden", said("p", "got 3")),
+        (
+            json!({"a": "4"}),
+            422,
+            "Invalid",
+            said(
+                "p",
+                &format!(
+                    "expression '{}' resulted in error: no such key: zz",
+                    unless("4", " || object.data.zz == 'x'")
+                ),
+            ),
+        ),
+        (json!({"a": "5"}), 422, "Invalid", said("p", &failed("5", " || namespaceObject.metadata.name == 'x'"))),
+        (json!({"a": "7"}), 413, "RequestEntityTooLarge", said("p", &failed("7", ""))),
+        (json!({"m": "1"}), 422, "Invalid", said("some", "failed expression: false")),
+    ] {
+        let (answered, status) = make(data.clone()).await;
+        let found = (answered, status["reason"].as_str(), status["message"].as_str());
+        assert_eq!(found, (code, Some(reason), Some(message.as_str())), "{data}");
+        let cause = status["details"]["causes"][0]["message"].as_str().unwrap();
+        assert!(message.ends_with(cause), "{status}");
+    }
+    assert_eq!(make(json!({})).await.0, 201);
+    let body = Body::from(json!({"metadata": {"name": "v"}, "data": {"w": "1"}}).to_string());
+    let response = wire.raw("POST", MAPS, &[], body).await;
+    assert_eq!(response.status().as_u16(), 201);
+    let warning = response.headers()[header::WARNING].to_str().unwrap().to_owned();
+    let expected = "299 - \"Validation failed for ValidatingAdmissionPolicy 'warns' with binding 'warns-binding': w is \
+                    bad\"";
+    assert_eq!(warning, expected);
+}
+
+#[tokio::test]
+async fn a_policy_takes_parameters_from_an_object() {
+    let rule = "!has(object.data) || !('p' in object.data) || object.data.p == params.data.p";
+    let spec = json!({"paramKind": {"apiVersion": "v1", "kind": "ConfigMap"}, "validations": [{"expression": rule}]});
+    let wire = with_policies(&[("p", spec, "Deny")]).await;
+    let make = |name: &'static str, data: Value| {
+        let wire = &wire;
+        async move { wire.json("POST", MAPS, &[], json!({"metadata": {"name": name}, "data": data})).await }
+    };
+    let (code, status) = make("v", json!({})).await;
+    let message = "configmaps \"v\" is forbidden: ValidatingAdmissionPolicy 'p' with binding 'p-binding' denied request: \
+                   failed to configure binding: no params found for policy binding with `Deny` parameterNotFoundAction";
+    assert_eq!((code, status["message"].as_str().unwrap()), (422, message));
+    // The policy holds for its own parameters too, so they are made beside it.
+    let other = json!({"metadata": {"name": "params"}, "data": {"p": "1"}});
+    let bindings = format!("{CONFIGURATIONS}/validatingadmissionpolicybindings");
+    let (_, binding) = wire.get(&format!("{bindings}/p-binding")).await;
+    wire.json("DELETE", &format!("{bindings}/p-binding"), &[], Value::Null).await;
+    assert_eq!(wire.json("POST", MAPS, &[], other).await.0, 201);
+    let again = json!({"metadata": {"name": "p-binding"}, "spec": binding["spec"]});
+    assert_eq!(wire.json("POST", &bindings, &[], again).await.0, 201);
+    for (name, data, code) in [("a", json!({"p": "1"}), 201), ("b", json!({"p": "2"}), 422), ("c", json!({}), 201)] {
+        assert_eq!(make(name, data.clone()).await.0, code, "{data}");
+    }
+}
+
+#[tokio::test]
+async fn a_policy_that_cannot_work_is_refused() {
+    let wire = Wire::start().await;
+    let spec = json!({"failurePolicy": "Z", "matchConstraints": {"resourceRules": [{"apiGroups": [""],
+        "apiVersions": ["v1"], "operations": ["CREATE"], "resources": ["configmaps"]}]},
+        "validations": [{"expression": "1"}, {"expression": ""},
+                        {"expression": "foo == 1", "reason": "Bad", "messageExpression": "1"}]});
+    let policy = json!({"metadata": {"name": "p"}, "spec": spec});
+    let (code, status) = wire.json("POST", &format!("{CONFIGURATIONS}/validatingadmissionpolicies"), &[], policy).await;
+    assert_eq!(code, 422, "{status}");
+    let shown = |status: &Value| {
+        let causes = status["details"]["causes"].as_array().unwrap().iter();
+        let line = |c: &Value| format!("{}: {}", c["field"].as_str().unwrap(), c["message"].as_str().unwrap());
+        causes.map(line).collect::<Vec<_>>()
+    };
+    let expected = [
+        "spec.failurePolicy: Unsupported value: \"Z\": supported values: \"Fail\", \"Ignore\"",
+        "spec.validations[0].expression: Invalid value: \"1\": must evaluate to bool but got int",
+        "spec.validations[1].expression: Required value: expression is not specified",
+        "spec.validations[2].expression: Invalid value: \"foo == 1\": compilation failed: ERROR: <input>:1:1: undeclared \
+         reference to 'foo' (in container '')\n | foo == 1\n | ^",
+        "spec.validations[2].messageExpression: Invalid value: \"1\": must evaluate to string but got int",
+        "spec.validations[2].reason: Unsupported value: \"Bad\": supported values: \"Forbidden\", \"Invalid\", \
+         \"RequestEntityTooLarge\"",
+    ];
+    assert_eq!(shown(&status), expected);
+    let binding = json!({"metadata": {"name": "b"}, "spec": {"validationActions": ["Deny", "Warn"], "paramRef": {}}});
+    let path = format!("{CONFIGURATIONS}/validatingadmissionpolicybindings");
+    let (_, status) = wire.json("POST", &path, &[], binding).await;
+    let expected = [
+        "spec.paramRef: Required value: one of name or selector must be specified",
+        "spec.paramRef.parameterNotFoundAction: Required value",
+        "spec.validationActions: Invalid value: [\"Deny\",\"Warn\"]: must not contain both Deny and Warn (repeating the \
+         same validation failure information in the API response and headers serves no purpose)",
+        "spec.policyName: Required value",
+    ];
+    assert_eq!(shown(&status), expected);
+}
