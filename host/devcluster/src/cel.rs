@@ -106,8 +106,9 @@ impl Expression {
     /// Parses an expression; the error is a compiler's. To be called on a deep stack.
     pub(crate) fn parse(source: &str) -> Result<Self, String> {
         bounded(source)?;
+        let read = place::without_double_signs(source);
         let parser = Parser::new().enable_optional_syntax(true);
-        let mut tree = catch_unwind(AssertUnwindSafe(|| parser.parse(source)))
+        let mut tree = catch_unwind(AssertUnwindSafe(|| parser.parse(&read)))
             .map_err(|_| "ERROR: <input>:1:1: the parser fails on this expression".to_owned())?
             .map_err(|errors| syntax(source, &errors))?;
         index_optionally(&mut tree);

@@ -32,13 +32,13 @@ pub(crate) enum Type<'s> {
     Bytes,
     Timestamp,
     Duration,
-    List(Box<Type<'s>>),
-    Map(Box<Type<'s>>, Box<Type<'s>>),
+    List(Box<Self>),
+    Map(Box<Self>, Box<Self>),
     /// An object with these properties; the name is for messages. True for a whole object with kind and metadata.
     Object(&'s Value, String, bool),
     /// Metadata, of which only the names can be seen.
     Metadata,
-    Optional(Box<Type<'s>>),
+    Optional(Box<Self>),
     /// An opaque type of a library.
     Opaque(&'static str),
 }

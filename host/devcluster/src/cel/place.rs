@@ -5,6 +5,7 @@
 #[derive(Debug, Clone, Copy)]
 pub(super) struct Token<'a> {
     pub(super) text: &'a str,
+    at: usize,
     pub(super) line: usize,
     pub(super) column: usize,
 }
@@ -32,7 +33,7 @@ pub(super) fn tokens(source: &str) -> Vec<Token<'_>> {
         let length = length(rest, first);
         if let Some(text) = rest.get(..length).filter(|_| !first.is_whitespace() && !rest.starts_with("//")) {
             let before = source.get(line_start..at).unwrap_or_default();
-            found.push(Token { text, line, column: before.chars().count() + 1 });
+            found.push(Token { text, at, line, column: before.chars().count() + 1 });
             let breaks = text.matches('\n').count();
             if breaks > 0 {
                 line += breaks;
@@ -42,6 +43,46 @@ pub(super) fn tokens(source: &str) -> Vec<Token<'_>> {
         at += length.max(1);
     }
     found
+}
+
+/// The expression with blanks in the place of signs that take each other back, such as in `!!a` and `- -1`. The parser takes
+/// two for one, and looks at what follows twice: as deep as they nest, it would double its work each time.
+pub(super) fn without_double_signs(source: &str) -> String {
+    let mut bytes = source.as_bytes().to_vec();
+    let mut run = Vec::<Token<'_>>::new();
+    let mut before: Option<Token<'_>> = None;
+    let ends_value = |token: &Token<'_>| {
+        token.text.starts_with(|c: char| c.is_alphanumeric() || matches!(c, '_' | '\'' | '"' | ')' | ']' | '}'))
+            && token.text != "in"
+    };
+    let mut settle = |run: &mut Vec<Token<'_>>, before: Option<Token<'_>>| {
+        // After a value the first minus takes away from it.
+        let binary = usize::from(run.first().is_some_and(|t| t.text == "-") && before.as_ref().is_some_and(ends_value));
+        for pair in run.get(binary..).unwrap_or_default().chunks_exact(2) {
+            for token in pair {
+                if let Some(byte) = bytes.get_mut(token.at) {
+                    *byte = b' ';
+                }
+            }
+        }
+        run.clear();
+    };
+    for token in tokens(source) {
+        let sign = matches!(token.text, "!" | "-");
+        if !run.is_empty() && (!sign || run.first().is_some_and(|first| first.text != token.text)) {
+            let last = run.last().copied();
+            settle(&mut run, before);
+            before = last;
+        }
+        if sign {
+            run.push(token);
+        } else {
+            before = Some(token);
+        }
+    }
+    settle(&mut run, before);
+    // Signs are one byte each, so what is left is text.
+    String::from_utf8(bytes).unwrap_or_else(|_| source.to_owned())
 }
 
 fn length(rest: &str, first: char) -> usize {

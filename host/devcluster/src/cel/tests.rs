@@ -86,3 +86,48 @@ fn an_expression_that_would_take_too_long_is_not_run() {
     assert_eq!(given("self.all(a, size(a) == 200)", &schema, &long), Ok(Given::Bool(true)));
     assert!(begun.elapsed() < std::time::Duration::from_secs(20));
 }
+
+#[test]
+fn the_largest_expressions_that_are_taken_fit_the_stack_and_the_clock() {
+    let schema = json!({"type": "object", "properties": {"a": {"type": "integer"}}});
+    let value = json!({"a": 1});
+    let begun = std::time::Instant::now();
+    let deep = format!("{}true{}", "(".repeat(47), ")".repeat(47));
+    let lists = format!("size({}1{}) == 1", "[".repeat(46), "]".repeat(46));
+    let sum = format!("{} > 0", vec!["1"; 990].join(" + "));
+    let ands = vec!["true"; 480].join(" && ");
+    let not = format!("{}true", "!".repeat(990));
+    let turns = format!("{} true", "true ? true : ".repeat(400));
+    for source in [&deep, &lists, &sum, &ands, &not] {
+        assert_eq!(given(source, &schema, &value), Ok(Given::Bool(true)), "{source:.60}");
+    }
+    // Whether these are taken or not, there is an answer.
+    let fields = format!("self{} == 1", ".a".repeat(990));
+    for source in [&turns, &fields] {
+        assert_ne!(given(source, &schema, &value), Err(Failure::Cost), "{source:.60}");
+    }
+    assert!(begun.elapsed() < std::time::Duration::from_secs(30), "{:?}", begun.elapsed());
+}
+
+#[test]
+fn signs_that_take_each_other_back_are_gone_before_the_parser_sees_them() {
+    let (schema, value) = (json!({"type": "object", "properties": {"a": {"type": "integer"}}}), json!({"a": 2}));
+    for (source, expected) in [
+        ("!!true", true),
+        ("!!!true", false),
+        ("! !true", true),
+        ("--1 == 1", true),
+        ("1 - -1 == 2", true),
+        ("1 --1 == 2", true),
+        ("1---1 == 0", true),
+        ("self.a - - - 1 == 1", true),
+        ("-self.a == -2 && !(!!false) == !!true", true),
+        ("'a--b!!c' == 'a--' + 'b!!c'", true),
+    ] {
+        assert_eq!(given(source, &schema, &value), Ok(Given::Bool(expected)), "{source}");
+    }
+    let begun = std::time::Instant::now();
+    let nested = format!("{}true{}", "!!(".repeat(45), ")".repeat(45));
+    assert_eq!(given(&nested, &schema, &value), Ok(Given::Bool(true)));
+    assert!(begun.elapsed() < std::time::Duration::from_secs(10), "{:?}", begun.elapsed());
+}

@@ -31,10 +31,10 @@ const REASONS: [&str; 4] = ["FieldValueDuplicate", "FieldValueForbidden", "Field
 #[derive(Debug, Default)]
 pub(crate) struct Rules {
     own: Vec<Rule>,
-    properties: BTreeMap<String, Rules>,
-    items: Option<Box<Rules>>,
-    additional: Option<Box<Rules>>,
-    all_of: Vec<Rules>,
+    properties: BTreeMap<String, Self>,
+    items: Option<Box<Self>>,
+    additional: Option<Box<Self>>,
+    all_of: Vec<Self>,
 }
 
 #[derive(Debug)]
