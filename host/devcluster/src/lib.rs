@@ -34,7 +34,7 @@
 //!
 //! # What is not there
 //!
-//! Quotas mean nothing, and roles only with [`Config::rbac`]; MutatingAdmissionPolicies are kept and never asked; `exec`,
+//! Quotas mean nothing, and roles only with [`Config::rbac`]; MutatingAdmissionPolicies are not served; `exec`,
 //! `attach`, `port-forward` and proxies are not offered; definitions convert with strategy `None` only.
 //!
 //! # Webhooks

@@ -214,7 +214,10 @@ impl Names<'_> {
     fn read(self, token: &str) -> Result<Token, ApiError> {
         let refuse =
             |why: &str| ApiError::bad_request(format!("invalid continue token: continue key is not valid: {why}"));
-        let bytes = BASE.decode(token).map_err(|_| refuse("illegal base64 data"))?;
+        let bytes = BASE.decode(token).map_err(|error| match error {
+            base64::DecodeError::InvalidByte(place, _) => refuse(&format!("illegal base64 data at input byte {place}")),
+            _ => refuse(&format!("illegal base64 data at input byte {}", token.len())),
+        })?;
         let value =
             serde_json::from_slice::<Value>(&bytes).map_err(|_| match bytes.first().copied().map(char::from) {
                 None => refuse("unexpected end of JSON input"),

@@ -246,3 +246,55 @@ async fn over_the_network_one_is_nobody_without_a_token() {
     Api::<ConfigMap>::all(admin).list(&ListParams::default()).await.unwrap();
     server.shutdown().await;
 }
+
+#[tokio::test]
+async fn kubectl_shows_its_token_asks_what_it_may_and_makes_tokens() {
+    if std::process::Command::new("kubectl").arg("version").arg("--client").output().is_err() {
+        eprintln!("skipped: kubectl not found");
+        return;
+    }
+    let wire = start().await;
+    let server = wire.cluster.serve_tls("127.0.0.1:0".parse().unwrap()).await.unwrap();
+    let home = std::env::temp_dir().join(format!("devcluster-rights-{}", uuid::Uuid::new_v4()));
+    std::fs::create_dir_all(&home).unwrap();
+    let token = wire.cluster.admin_token();
+    let run = |token: String, args: &[&str]| {
+        std::fs::write(home.join("config"), server.kubeconfig(Some(&token))).unwrap();
+        let mut command = std::process::Command::new("kubectl");
+        command.args(args).env("KUBECONFIG", home.join("config")).env("HOME", &home);
+        async move {
+            let output = tokio::task::spawn_blocking(move || command.output().unwrap()).await.unwrap();
+            let text = |bytes: &[u8]| String::from_utf8_lossy(bytes).trim().to_owned();
+            (output.status.success(), text(&output.stdout), text(&output.stderr))
+        }
+    };
+    let admin = |args: &'static [&'static str]| run(token.clone(), args);
+    for args in [
+        &["create", "serviceaccount", "sa", "-n", "rb"][..],
+        &["create", "role", "reader", "-n", "rb", "--verb=get,list", "--resource=configmaps"],
+        &["create", "rolebinding", "reader", "-n", "rb", "--role=reader", "--serviceaccount=rb:sa"],
+    ] {
+        let (good, out, err) = run(token.clone(), args).await;
+        assert!(good, "{args:?}: {out}{err}");
+    }
+    let who = "system:serviceaccount:rb:sa";
+    let (_, out, err) =
+        admin(&["auth", "can-i", "list", "configmaps", "-n", "rb", "--as", "system:serviceaccount:rb:sa"]).await;
+    assert_eq!(out, "yes", "{err}");
+    let (_, out, _) =
+        admin(&["auth", "can-i", "delete", "configmaps", "-n", "rb", "--as", "system:serviceaccount:rb:sa"]).await;
+    assert_eq!(out, "no");
+    let (good, made, err) = admin(&["create", "token", "sa", "-n", "rb"]).await;
+    assert!(good, "{err}");
+    let (_, out, err) = run(made.clone(), &["auth", "whoami", "-o", "jsonpath={.status.userInfo.username}"]).await;
+    assert_eq!(out, who, "{err}");
+    assert!(run(made.clone(), &["get", "configmaps", "-n", "rb"]).await.0);
+    let (good, _, err) = run(made, &["get", "nodes"]).await;
+    let refused = format!(
+        "Error from server (Forbidden): nodes is forbidden: User \"{who}\" cannot list resource \"nodes\" in API group \"\" \
+         at the cluster scope"
+    );
+    assert_eq!((good, err), (false, refused));
+    server.shutdown().await;
+    std::fs::remove_dir_all(&home).ok();
+}
