@@ -90,7 +90,9 @@ impl Conflict {
         let operation = if self.applied { "Apply" } else { "Update" };
         let mut key = format!("{{\"manager\":{},\"operation\":{operation:?}", json!(self.manager));
         for (field, text) in [("apiVersion", &self.api_version), ("subresource", &self.subresource)] {
-            if !text.is_empty() && !(self.applied && field == "apiVersion") {
+            // Applies of one name are one manager whatever their version.
+            let part = field != "apiVersion" || !self.applied;
+            if part && !text.is_empty() {
                 key.push_str(&format!(",{field:?}:{}", json!(text)));
             }
         }
