@@ -47,7 +47,8 @@
 //!
 //! [`DevCluster::journal`] tells what clients asked, in order; [`DevCluster::inject`] makes requests fail or hang, for
 //! example as if the client had been killed at the nth write ([`Fault::killed_after`]); [`DevCluster::gate`] does so for one
-//! client among several. [`Config::second`] shortens deadlines.
+//! client among several. [`Weather`] does by chance, from a seed, what faults do by script. [`Config::second`] shortens
+//! deadlines.
 
 #![cfg_attr(test, allow(clippy::needless_pass_by_value, reason = "tables of literals read better by value"))]
 
@@ -77,6 +78,7 @@ pub use server::{
     fault::{Effect, Fault, Gate, Scope},
     journal::{PatchKind, Request},
     relay::Relay,
+    weather::{AnswerLost, Blow, IN_A_ROW, Odds, Struck, Weather},
 };
 use tokio::task::JoinHandle;
 use tokio_util::sync::{CancellationToken, DropGuard};

@@ -19,6 +19,7 @@ mod swagger;
 mod table;
 pub(crate) mod tls;
 mod watch;
+pub(crate) mod weather;
 mod write;
 
 use std::{
@@ -127,6 +128,9 @@ async fn handle(State(shared): State<Arc<Shared>>, request: Request) -> Response
     let user = shared.authority.identify(&shared.registry, &parts.headers, origin);
     let mut call = Call { shared, stopping, method: parts.method, headers: parts.headers, query, number: 0, user };
     call.number = call.open(&path, parts.uri.path(), dry_run, &gate.name);
+    if parts.extensions.get::<weather::AnswerLost>().is_some() {
+        call.note(|request| request.lost = true);
+    }
     let address = parts.uri.path();
     let Some(hit) = hit else { return call.respond_to(path, address, body).await };
     if hit.performed {

@@ -6,9 +6,9 @@ use axum::{
     body::{Body, Bytes},
     response::{IntoResponse, Response},
 };
-use http::{HeaderMap, Method, StatusCode, header};
+use http::{Method, StatusCode, header};
 use parking_lot::Mutex;
-use serde_json::json;
+use serde_json::{Value, json};
 
 use super::{Shared, request::Path};
 
@@ -168,17 +168,31 @@ pub(super) fn refuse(status: u16) -> Response {
         504 => "Timeout",
         _ => "",
     };
-    let mut headers = HeaderMap::new();
-    headers.insert(header::CONTENT_TYPE, header::HeaderValue::from_static("application/json"));
+    let after = matches!(code.as_u16(), 429 | 503).then_some(1);
+    refusal(code.as_u16(), reason, "a fault was injected into the development cluster", after)
+}
+
+/// What a server says when it refuses, as an object; with the seconds after which one may try again.
+pub(super) fn status(code: u16, reason: &str, message: &str, after: Option<u32>) -> Value {
     let mut body = json!({
-        "kind": "Status", "apiVersion": "v1", "metadata": {}, "status": "Failure", "reason": reason,
-        "code": code.as_u16(), "message": "a fault was injected into the development cluster",
+        "kind": "Status", "apiVersion": "v1", "metadata": {}, "status": "Failure", "reason": reason, "code": code,
+        "message": message,
     });
-    if matches!(code.as_u16(), 429 | 503) {
-        headers.insert(header::RETRY_AFTER, header::HeaderValue::from_static("1"));
-        crate::json::set(&mut body, &["details"], json!({"retryAfterSeconds": 1}));
+    if let Some(seconds) = after {
+        crate::json::set(&mut body, &["details"], json!({"retryAfterSeconds": seconds}));
     }
-    (code, headers, body.to_string()).into_response()
+    body
+}
+
+/// A refusal as an answer.
+pub(super) fn refusal(code: u16, reason: &str, message: &str, after: Option<u32>) -> Response {
+    let body = status(code, reason, message, after).to_string();
+    let code = StatusCode::from_u16(code).unwrap_or(StatusCode::INTERNAL_SERVER_ERROR);
+    let mut response = (code, [(header::CONTENT_TYPE, "application/json")], body).into_response();
+    if let Some(seconds) = after {
+        response.headers_mut().insert(header::RETRY_AFTER, header::HeaderValue::from(seconds));
+    }
+    response
 }
 
 /// An answer whose body breaks off.

@@ -67,6 +67,8 @@ pub struct Request {
     pub gate: String,
     /// The HTTP status of the answer; `None` while there is none, and for ever when a fault took it away.
     pub status: Option<u16>,
+    /// The answer was lost in the [`Weather`](crate::Weather): `status` is what the server said, and nobody heard it.
+    pub lost: bool,
 }
 
 impl Request {
@@ -125,6 +127,7 @@ impl fmt::Display for Request {
             write!(f, " ({})", words.join(", "))?;
         }
         match self.status {
+            Some(status) if self.lost => write!(f, " -> {status}, lost"),
             Some(status) => write!(f, " -> {status}"),
             None => f.write_str(" -> no answer"),
         }

@@ -23,6 +23,7 @@ use super::{
     fault::{self, Effect, Fault, Faults},
     journal::{self, Journal, PatchKind, Request},
     request::{Path, Query},
+    weather::AnswerLost,
 };
 use crate::{
     json::{list, text},
@@ -124,6 +125,7 @@ async fn handle(State(relay): State<Relay>, request: HttpRequest) -> Response {
     let hit = relay.0.faults.judge(fault::means_to_write(&parts.method, &path, dry_run));
     let mut entry = journal::entry(&parts.method, &parts.headers, &query, &path, parts.uri.path());
     entry.dry_run = dry_run;
+    entry.lost = parts.extensions.get::<AnswerLost>().is_some();
     let Ok(bytes) = axum::body::to_bytes(body, BODY_BYTES_MAX + 1).await else {
         return StatusCode::PAYLOAD_TOO_LARGE.into_response();
     };
