@@ -382,6 +382,7 @@ impl Cluster {
                 reason: "NotFound".to_owned(),
                 message: "there is no such Application".to_owned(),
                 causes: Vec::new(),
+                in_doubt: false,
             }))
         })
     }
@@ -415,10 +416,12 @@ impl Cluster {
         let at = Target { resource: &resource, object: target };
         let mut pause = CONFLICT_PAUSE;
         let mut action = "patch";
+        let mut in_doubt = false;
         for _ in 0..CONFLICT_RETRIES {
             let Some(live) = self.get_in(&at).await? else { return Ok(None) };
             let written = match make(&live)? {
-                None => return Ok(Some(false)),
+                // An attempt that was not answered may have done it.
+                None => return Ok(Some(in_doubt)),
                 Some(Write::Metadata(patch)) => self.merge_in(&at, MANAGER, &patch).await,
                 Some(Write::Status(object)) => {
                     action = "apply";
@@ -429,6 +432,7 @@ impl Cluster {
             match written {
                 Ok(_) => return Ok(Some(true)),
                 Err(error) if error.is_lost_race() => {
+                    in_doubt |= error.is_in_doubt();
                     tokio::time::sleep(pause).await;
                     pause *= 2;
                 }

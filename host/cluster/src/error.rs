@@ -82,6 +82,9 @@ pub struct ApiError {
     pub message: String,
     /// Details: reason, field, message.
     pub causes: Vec<Cause>,
+    /// An earlier attempt of the same request was not answered, and may have been carried out: what is refused here may be
+    /// refused because it is done.
+    pub in_doubt: bool,
 }
 
 /// One detail of a refusal.
@@ -165,6 +168,19 @@ impl Error {
         self.code() == Some(404)
     }
 
+    /// Whether an earlier attempt of the same request may have been carried out.
+    pub(crate) fn is_in_doubt(&self) -> bool {
+        matches!(self, Self::Api(error) if error.in_doubt)
+    }
+
+    /// The same, after an attempt that was not answered.
+    pub(crate) fn doubted(mut self, in_doubt: bool) -> Self {
+        if let Self::Api(error) = &mut self {
+            error.in_doubt = in_doubt;
+        }
+        self
+    }
+
     pub(crate) fn is_already_exists(&self) -> bool {
         matches!(self, Self::Api(error) if error.reason == "AlreadyExists")
     }
@@ -209,6 +225,7 @@ impl Error {
                     .into_iter()
                     .map(|cause| Cause { reason: cause.reason, field: cause.field, message: cause.message })
                     .collect(),
+                in_doubt: false,
             })),
             other => Self::Unreachable { action, object, source: Box::new(other) },
         }

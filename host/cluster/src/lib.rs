@@ -23,6 +23,8 @@ mod record;
 mod release;
 mod request;
 mod served;
+mod steady;
+mod trace;
 mod watch;
 
 #[cfg(test)]
@@ -53,7 +55,10 @@ pub struct Cluster {
 }
 
 struct Inner {
+    /// Asks again what was not answered.
     client: kube::Client,
+    /// Asks once: a watch goes on by itself.
+    plain: kube::Client,
     /// The client of watches, from its first use on.
     watches: OnceLock<kube::Client>,
     patience: watch::Patience,
@@ -71,7 +76,8 @@ impl Cluster {
     pub(crate) fn with_patience(client: kube::Client, patience: watch::Patience) -> Self {
         Self {
             inner: Arc::new(Inner {
-                client,
+                client: steady::steady(&client),
+                plain: client,
                 watches: OnceLock::new(),
                 patience,
                 discovery: discovery::Discovery::default(),
@@ -80,7 +86,7 @@ impl Cluster {
         }
     }
 
-    /// The client.
+    /// The client. It asks again what the API server was too busy for, or did not answer.
     #[must_use]
     pub fn client(&self) -> &kube::Client {
         &self.inner.client

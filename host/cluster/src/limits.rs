@@ -21,6 +21,13 @@ pub(crate) const SERVED_WAIT: Duration = Duration::from_secs(30);
 pub(crate) const UNSERVED_PAUSE: Duration = Duration::from_millis(500);
 /// Longest pause of a watch whose kind is not served.
 pub(crate) const UNSERVED_PAUSE_MAX: Duration = Duration::from_secs(15);
+/// First pause before a watch that failed is begun again; it doubles up to [`WATCH_PAUSE_MAX`].
+pub(crate) const WATCH_PAUSE: Duration = Duration::from_millis(200);
+/// Longest pause before a watch that failed is begun again: within it an API server that is back is found.
+pub(crate) const WATCH_PAUSE_MAX: Duration = Duration::from_secs(10);
+/// How long after the last failure a watch counts as one that went well: longer than the longest pause, shorter than what
+/// proxies give to a connection on which nothing is said.
+pub(crate) const WATCH_WELL: Duration = Duration::from_secs(25);
 /// Objects in one page of a list.
 pub(crate) const PAGE: u32 = 500;
 /// Pages of one list: half a million objects are no longer a selection.
@@ -76,6 +83,19 @@ pub(crate) const ESTABLISH_WAIT: Duration = Duration::from_secs(60);
 /// How long one request to the API server may take, watches excluded. The API server itself gives up after a minute; one
 /// that is further away than that is as good as down, and whoever asked comes again.
 pub(crate) const REQUEST_WAIT: Duration = Duration::from_secs(60);
+/// How often the API server is asked again that is busy or did not answer: with the pauses between that takes two to three
+/// seconds, in which a server behind a load balancer is replaced. Whoever asked then comes again later.
+pub(crate) const ASKED_AGAIN: u32 = 6;
+/// First pause before the API server is asked again; it doubles up to [`RETRY_PAUSE_MAX`].
+pub(crate) const RETRY_PAUSE: Duration = Duration::from_millis(50);
+/// Longest pause before the API server is asked again, unless it says itself how long.
+pub(crate) const RETRY_PAUSE_MAX: Duration = Duration::from_secs(1);
+/// Longest pause that an API server may ask for: a part of [`REQUEST_WAIT`].
+pub(crate) const RETRY_AFTER_MAX: Duration = Duration::from_secs(15);
+/// How often a list is begun anew because the API server no longer knows what its next page would have been.
+pub(crate) const LISTS_ANEW: usize = 5;
+/// How long what has become of a write is looked for in the history of its object. It is a moment old.
+pub(crate) const HISTORY_WAIT: Duration = Duration::from_secs(5);
 /// How long the API server may take to begin a watch: it does so at once, and sends changes when there are any.
 pub(crate) const WATCH_ANSWER_WAIT: Duration = Duration::from_secs(30);
 /// How long a shared watch waits for others to join before it lists: the bindings of a package start within it.

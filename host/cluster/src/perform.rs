@@ -18,6 +18,7 @@ use crate::discovery::Resource;
 use crate::error::Error;
 use crate::limits::{CONFLICT_PAUSE, CONFLICT_RETRIES};
 use crate::request::{Target, label, metadata};
+use crate::trace::Written;
 
 mod jq;
 mod patch;
@@ -54,6 +55,10 @@ impl Refusal {
 
     fn is_lost_race(&self) -> bool {
         matches!(self, Self::Request(error) if error.is_lost_race())
+    }
+
+    fn is_in_doubt(&self) -> bool {
+        matches!(self, Self::Request(error) if error.is_in_doubt())
     }
 
     fn into_result(self, operation: &Operation) -> OperationResult {
@@ -240,11 +245,17 @@ impl Work<'_> {
             return Err(Refusal::bad("SubresourceNotServed", message));
         }
         let mut pause = CONFLICT_PAUSE;
+        let mut in_doubt = false;
         for _ in 0..CONFLICT_RETRIES {
             match self.attempt().await {
                 Err(refusal) if refusal.is_lost_race() => {
+                    in_doubt |= refusal.is_in_doubt();
                     tokio::time::sleep(pause).await;
                     pause *= 2;
+                }
+                // All is as it should be, since the attempt that was not answered.
+                Ok(performed) if in_doubt && performed.result == OperationResult::Unchanged => {
+                    return Ok(Performed { result: OperationResult::Done, ..performed });
                 }
                 outcome => return outcome,
             }
@@ -378,6 +389,15 @@ impl Work<'_> {
         let stored = match stored {
             // It went away after it was read.
             Err(error) if error.is_not_found() => return Err(lost_race(&self.operation.target)),
+            // The version was replaced, perhaps by this: what a patch makes of the result would have it twice.
+            Err(error) if error.is_lost_race() && error.is_in_doubt() => {
+                let written = Written { before, after: &after, subresource: self.operation.subresource };
+                match self.cluster.first_after(&self.target(), live).await?.filter(|it| written.is_in(it, self.manager))
+                {
+                    Some(stored) => stored,
+                    None => return Err(error.doubted(false).into()),
+                }
+            }
             stored => stored?,
         };
         Ok(Performed { before: Some(before.clone()), ..compared(Some(live.clone()), stored) })
@@ -464,6 +484,7 @@ fn lost_race(target: &ObjectRef) -> Refusal {
         reason: "Conflict".to_owned(),
         message: "the object came or went meanwhile".to_owned(),
         causes: Vec::new(),
+        in_doubt: false,
     })))
 }
 

@@ -15,7 +15,9 @@ use serde_json::Value;
 use crate::Cluster;
 use crate::discovery::Resource;
 use crate::error::Error;
-use crate::limits::{PAGE, PAGES_MAX, REQUEST_WAIT};
+use crate::limits::{LISTS_ANEW, PAGE, PAGES_MAX, REQUEST_WAIT};
+use crate::steady::Doubt;
+use crate::trace;
 
 /// Which collection a request goes to, and what it is called in messages.
 pub(crate) struct Target<'a> {
@@ -25,7 +27,7 @@ pub(crate) struct Target<'a> {
 
 impl Target<'_> {
     /// The request builder of the collection.
-    fn requests(&self, action: &'static str) -> Result<kube::core::Request, Error> {
+    pub(crate) fn requests(&self, action: &'static str) -> Result<kube::core::Request, Error> {
         let ObjectRef { namespace, name, .. } = self.object;
         for part in [namespace, name] {
             check_segment(part).map_err(|why| Error::BadRequest {
@@ -66,12 +68,15 @@ impl Cluster {
         object: &ObjectRef,
         request: Result<http::Request<Vec<u8>>, kube::core::request::Error>,
     ) -> Result<T, Error> {
-        let request = request.map_err(|error| Error::BadRequest {
+        let mut request = request.map_err(|error| Error::BadRequest {
             action,
             object: object.to_string(),
             why: crate::error::chain(&error),
         })?;
-        answered(action, object, self.client().request(request)).await
+        let doubt = Doubt::default();
+        request.extensions_mut().insert(doubt.clone());
+        let answer = answered(action, object, self.client().request(request)).await;
+        answer.map_err(|error| error.doubted(doubt.is_set()))
     }
 
     fn body(action: &'static str, object: &ObjectRef, value: &Value) -> Result<Vec<u8>, Error> {
@@ -145,8 +150,12 @@ impl Cluster {
         if !selection.labels.is_empty() {
             params = params.labels(selection.labels);
         }
+        let first = params.clone();
         let mut listed = Listed { objects: Vec::new(), whole: false };
-        for _ in 0..selection.pages {
+        let mut anew = 0;
+        let mut page = 0;
+        while page < selection.pages {
+            page += 1;
             let request = match selection.metadata_only {
                 true => requests.list_metadata(&params),
                 false => requests.list(&params),
@@ -156,9 +165,18 @@ impl Cluster {
                 object: what.clone(),
                 why: crate::error::chain(&error),
             })?;
-            let mut page: Value = answered(ACTION, &what, self.client().request(request)).await?;
-            let token = page.pointer("/metadata/continue").and_then(Value::as_str).unwrap_or_default().to_owned();
-            if let Some(Value::Array(items)) = page.get_mut("items").map(Value::take) {
+            let answer: Result<Value, Error> = answered(ACTION, &what, self.client().request(request)).await;
+            let mut answer = match answer {
+                // It took so long that the API server no longer knows the state that the list was of.
+                Err(error) if error.code() == Some(410) && page > 1 && anew < LISTS_ANEW => {
+                    (page, anew, params) = (0, anew + 1, first.clone());
+                    listed.objects.clear();
+                    continue;
+                }
+                answer => answer?,
+            };
+            let token = answer.pointer("/metadata/continue").and_then(Value::as_str).unwrap_or_default().to_owned();
+            if let Some(Value::Array(items)) = answer.get_mut("items").map(Value::take) {
                 let is_kept = |item: &Value| {
                     selection.only.is_none_or(|only| metadata(item, "name").is_some_and(|name| only.contains(name)))
                 };
@@ -174,12 +192,19 @@ impl Cluster {
         Ok(listed)
     }
 
-    /// Creates an object.
+    /// Creates an object. One that exists because an attempt that was not answered has made it is the one that was asked
+    /// for.
     pub(crate) async fn create_in(&self, target: &Target<'_>, manager: &str, object: &Value) -> Result<Value, Error> {
         const ACTION: &str = "create";
         let params = PostParams { dry_run: false, field_manager: Some(manager.to_owned()) };
         let request = target.requests(ACTION)?.create(&params, Self::body(ACTION, target.object, object)?);
-        self.send(ACTION, target.object, request).await
+        match self.send(ACTION, target.object, request).await {
+            Err(error) if error.is_already_exists() && error.is_in_doubt() => {
+                let live = self.get_in(target).await?;
+                live.filter(|live| trace::is_made_of(live, object, manager)).ok_or(error)
+            }
+            created => created,
+        }
     }
 
     /// Replaces an object, or a subresource of it.
@@ -295,7 +320,8 @@ impl Cluster {
         let request = target.requests(ACTION)?.delete(&target.object.name, &params);
         match self.send::<Value>(ACTION, target.object, request).await {
             Ok(_) => Ok(true),
-            Err(error) if error.is_not_found() => Ok(false),
+            // Gone by an attempt that was not answered, or by somebody else: it is what was asked for, in any case.
+            Err(error) if error.is_not_found() => Ok(error.is_in_doubt()),
             Err(error) => Err(error),
         }
     }

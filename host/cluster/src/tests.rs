@@ -25,6 +25,7 @@ mod directives;
 mod failures;
 mod faults;
 mod inventories;
+mod lost;
 mod operations;
 mod preview;
 mod reads;

@@ -16,13 +16,15 @@ use barbless_domain::identity::Gvk;
 use futures::stream::BoxStream;
 use futures::{Stream, StreamExt};
 use kube::api::{Api, DynamicObject};
+use kube::runtime::utils::{Backoff, ResetTimerBackoff};
 use kube::runtime::{WatchStreamExt, watcher};
 use serde_json::Value;
+use tower::util::rng::{HasherRng, Rng as _};
 
 use crate::Cluster;
 use crate::discovery::Resource;
 use crate::error::{Error, chain};
-use crate::limits::{PAGE, UNSERVED_PAUSE, UNSERVED_PAUSE_MAX};
+use crate::limits::{PAGE, UNSERVED_PAUSE, UNSERVED_PAUSE_MAX, WATCH_PAUSE, WATCH_PAUSE_MAX, WATCH_WELL};
 
 mod patience;
 mod shared;
@@ -106,8 +108,8 @@ enum State {
 
 impl Cluster {
     /// The client of watches.
-    fn watch_client(&self) -> &kube::Client {
-        self.inner.watches.get_or_init(|| patience::patient(&self.inner.client, self.inner.patience))
+    pub(crate) fn watch_client(&self) -> &kube::Client {
+        self.inner.watches.get_or_init(|| patience::patient(&self.inner.plain, self.inner.patience))
     }
 
     /// Watches a selection.
@@ -217,7 +219,38 @@ fn open(cluster: &Cluster, spec: &WatchSpec, resource: &Resource) -> Events {
     {
         config = config.labels(&labels);
     }
-    watcher(api, config).default_backoff().boxed()
+    // That of the library grows with every watch that breaks off within two minutes of the one before, and those of a quiet
+    // kind behind a proxy do: for half a minute each time nobody would see anything.
+    watcher(api, config).backoff(ResetTimerBackoff::new(Pauses::default(), WATCH_WELL)).boxed()
+}
+
+/// Pauses before a watch is begun again: each is twice as long as the one before, and up to half as long again, so that not
+/// all watches come at once to an API server that has just come back.
+struct Pauses {
+    next: Duration,
+    dice: HasherRng,
+}
+
+impl Default for Pauses {
+    fn default() -> Self {
+        Self { next: WATCH_PAUSE, dice: HasherRng::default() }
+    }
+}
+
+impl Iterator for Pauses {
+    type Item = Duration;
+
+    fn next(&mut self) -> Option<Duration> {
+        let pause = self.next;
+        self.next = (pause * 2).min(WATCH_PAUSE_MAX);
+        Some(pause.mul_f64(1.0 + self.dice.next_f64() / 2.0))
+    }
+}
+
+impl Backoff for Pauses {
+    fn reset(&mut self) {
+        self.next = WATCH_PAUSE;
+    }
 }
 
 /// The selector of the fields; one name is the server's work, several are ours.

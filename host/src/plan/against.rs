@@ -81,8 +81,10 @@ async fn real(args: &Plan, id: &ApplicationId, script: Script) -> Result<Ground,
     };
     let options = KubeConfigOptions { context: args.context.clone(), ..KubeConfigOptions::default() };
     let context = args.context.clone().or_else(|| kubeconfig.current_context.clone()).unwrap_or_default();
-    let config = kube::Config::from_custom_kubeconfig(kubeconfig, &options).await.map_err(|error| bad(&error))?;
+    let mut config = kube::Config::from_custom_kubeconfig(kubeconfig, &options).await.map_err(|error| bad(&error))?;
     let words = format!("{context:?} at {}", config.cluster_url);
+    // A cluster asks again by itself, and knows when it did.
+    config.default_retry = false;
     let client = kube::Client::try_from(config).map_err(|error| bad(&error))?;
     let cluster = Cluster::new(barbless_cluster::harmless(client.clone()));
     let said = said(&cluster, id).await?;

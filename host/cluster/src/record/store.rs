@@ -255,10 +255,21 @@ impl Cluster {
             Err(error) if error.is_not_found() && before.is_some() => {
                 Ok(self.create_record(record, &payload, now).await?)
             }
+            // The owner is no longer the one that was, because of an attempt that was not answered.
+            Err(error) if error.is_in_doubt() && self.is_stored(&at, &release, record.owner.as_ref()).await? => Ok(()),
             // An old revision that went meanwhile needs no new status.
             Err(error) if error.is_not_found() => Ok(()),
             Err(error) => Err(self.taken_over(record, before.as_ref(), error).await),
         }
+    }
+
+    /// Whether a record says this, and belongs to this owner.
+    async fn is_stored(&self, at: &Target<'_>, release: &str, owner: Option<&Owner>) -> Result<bool, Error> {
+        let secret = self.get_in(at).await?;
+        Ok(secret.is_some_and(|secret| {
+            let said = secret.pointer("/data/release").and_then(Value::as_str);
+            said == Some(release) && annotation(&secret, OWNER_ANNOTATION) == owner.map(|owner| owner.name.as_str())
+        }))
     }
 
     pub(super) async fn beat(&self, record: &Record, now: Timestamp) -> Result<(), RecordError> {
@@ -282,18 +293,23 @@ impl Cluster {
         let Some(owner) = &facts.owner else { return self.store(last, Hold::Keep, now).await };
         let target = secret_ref(&last.application, last.revision);
         let resource = self.resolve(&target.gvk).await?;
-        let payload = last.packed()?;
+        let release = STANDARD.encode(last.packed()?);
+        let at = Target { resource: &resource, object: &target };
         let operations = json!([
             {"op": "test", "path": OWNER_PATH, "value": owner.name},
             {"op": "test", "path": HEARTBEAT_PATH, "value": owner.seen.as_second().to_string()},
-            {"op": "replace", "path": "/data/release", "value": STANDARD.encode(payload)},
+            {"op": "replace", "path": "/data/release", "value": release},
             {"op": "add", "path": "/metadata/labels/status", "value": last.status.as_str()},
             {"op": "add", "path": "/metadata/labels/modifiedAt", "value": now.as_second().to_string()},
             {"op": "remove", "path": OWNER_PATH},
             {"op": "remove", "path": HEARTBEAT_PATH},
         ]);
-        match self.json_patch_in(&Target { resource: &resource, object: &target }, MANAGER, &operations).await {
+        match self.json_patch_in(&at, MANAGER, &operations).await {
             Ok(_) => {
+                last.owner = None;
+                Ok(())
+            }
+            Err(error) if error.is_in_doubt() && self.is_stored(&at, &release, None).await? => {
                 last.owner = None;
                 Ok(())
             }

@@ -583,9 +583,12 @@ impl<'r> Performance<'r> {
         let (Some(hook), Some(uid)) = (hook, uid) else {
             return self.fail(id, ReleaseError::ObjectFailed { target: Box::new(target), why });
         };
+        // The watch of the Pods may be behind that of the hook.
+        let knows_trouble = self.waiter.knows_trouble(&target);
         let work = async move {
+            let trouble = if knows_trouble { String::new() } else { run.trouble_of(&target, &uid).await };
             let said = run.output_of(&hook.object, &target, &uid).await;
-            (id, Err(ReleaseError::ObjectFailed { target: Box::new(target), why: format!("{why}{said}") }))
+            (id, Err(ReleaseError::ObjectFailed { target: Box::new(target), why: format!("{why}{trouble}{said}") }))
         };
         self.work.push(work.boxed());
     }

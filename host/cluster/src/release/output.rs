@@ -8,6 +8,7 @@ use kube::api::LogParams;
 use serde_json::Value;
 
 use super::Run;
+use super::pods::troubles;
 use crate::error::Error;
 use crate::limits::{OUTPUT_BYTES, OUTPUT_WAIT};
 use crate::request::metadata;
@@ -34,6 +35,13 @@ impl Run<'_> {
             Ok(Err(error)) => format!("; what its containers said cannot be read: {}", error.chain()),
             Err(_) => "; what its containers said could not be read in time".to_owned(),
         }
+    }
+
+    /// What is wrong with the Pods of a hook that failed, as a part of a message; empty if that cannot be told.
+    pub(super) async fn trouble_of(&self, target: &ObjectRef, uid: &str) -> String {
+        let pods = tokio::time::timeout(OUTPUT_WAIT, self.pods_of(target, uid)).await;
+        let found = pods.into_iter().flatten().flatten().flat_map(|pod| troubles(target, &pod)).next();
+        found.map(|trouble| format!(" ({trouble})")).unwrap_or_default()
     }
 
     /// The Pods that a hook has made, or is. Others are none of its business, whatever labels they have.

@@ -423,6 +423,11 @@ impl<'a> Waiter<'a> {
         }
     }
 
+    /// Whether the watch has shown what is wrong with the Pods of a workload.
+    pub(super) fn knows_trouble(&self, target: &ObjectRef) -> bool {
+        self.pod_troubles.contains_key(target)
+    }
+
     /// Remembers why one is not done.
     pub(super) fn pending(&mut self, who: Waiting, why: &str) {
         if let Some(target) = self.targets.get_mut(&who) {

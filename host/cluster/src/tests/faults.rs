@@ -90,6 +90,38 @@ async fn lost_events_bring_the_whole_state_again() {
     assert_eq!(seen, ["synced a", "applied b", "failed Expired", "synced b c"]);
 }
 
+/// A proxy cuts what is silent for a minute. That is no reason to look away for longer each time.
+#[tokio::test(start_paused = true)]
+async fn a_quiet_watch_that_breaks_off_every_minute_is_begun_again_at_once() {
+    let begun = Arc::new(Mutex::new(0));
+    let count = Arc::clone(&begun);
+    let service = tower::service_fn(move |request: Request<Body>| {
+        let (uri, count) = (request.uri().to_string(), Arc::clone(&count));
+        async move {
+            let body = if uri == "/api/v1" {
+                axum::body::Body::from(discovery().1)
+            } else if uri.contains("watch=true") {
+                *count.lock().expect("no panic holds it") += 1;
+                let broken = async {
+                    tokio::time::sleep(Duration::from_secs(60)).await;
+                    Err::<&str, _>(std::io::Error::other("the connection was reset"))
+                };
+                axum::body::Body::from_stream(futures::stream::once(broken))
+            } else {
+                axum::body::Body::from(list("1", &["a"]).1)
+            };
+            Ok::<_, std::convert::Infallible>(Response::new(body))
+        }
+    });
+    let cluster = Cluster::new(kube::Client::new(service, "default"));
+    let mut events = Box::pin(cluster.watch(WatchSpec::all(gvk("v1", "ConfigMap"), Some("demo".to_owned()))));
+    let minutes = 20;
+    let _ =
+        tokio::time::timeout(Duration::from_secs(60 * minutes), async { while events.next().await.is_some() {} }).await;
+    let begun = *begun.lock().expect("no panic holds it");
+    assert!(begun + 1 >= minutes, "{begun} watches in {minutes} minutes");
+}
+
 #[tokio::test]
 async fn a_refused_list_is_no_empty_list() {
     let cluster = played(|_, uri, count| match (uri, count) {

@@ -10,6 +10,7 @@ use http::{Request, Response};
 use kube::client::Body;
 
 use crate::limits::{REQUEST_WAIT, WATCH_ANSWER_WAIT};
+use crate::steady::is_watch;
 
 /// How long answers are waited for.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
@@ -55,7 +56,7 @@ pub(crate) fn patient(client: &kube::Client, patience: Patience) -> kube::Client
     let service = tower::service_fn(move |request: Request<Body>| {
         let client = inner.clone();
         async move {
-            let is_watch = request.uri().query().is_some_and(|query| query.split('&').any(|term| term == "watch=true"));
+            let is_watch = is_watch(&request);
             let (what, waited) = if is_watch { ("watch", patience.watch) } else { ("list", patience.list) };
             let answer = async {
                 let response = client.send(request).await?;
