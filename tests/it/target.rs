@@ -4,6 +4,10 @@
 //! again on the other. So a test that takes its cluster from here runs on both.
 //!
 //! A real server is asked through a [`Relay`], which gives it the journal and the faults of the development cluster.
+//!
+//! With `BARBLESS_FAULTS=7` and a chosen target (`devcluster` or `real`) there is bad weather of seed 7 between the program and
+//! the API: requests are delayed, refused and cut off, and answers are lost. What a test asks for itself comes through. At the end of a test every write that was not
+//! heard of must have been made once.
 
 #[path = "envtest.rs"]
 pub(crate) mod envtest;
@@ -15,11 +19,13 @@ use std::time::{Duration, Instant};
 
 use axum::http::StatusCode;
 use axum::response::IntoResponse as _;
-use barbless_devcluster::{Config, DevCluster, Fault, Relay, Request};
+use barbless_devcluster::{Config, DevCluster, Fault, Odds, Relay, Request, Weather};
 use envtest::{Alone, ControlPlane};
 
 /// The variable that chooses the target.
 pub(crate) const TARGET: &str = "BARBLESS_TARGET";
+/// The variable with the seed of the weather.
+pub(crate) const FAULTS: &str = "BARBLESS_FAULTS";
 /// Set in the process of the second pass: it ends when its input does, so that it does not outlive the first.
 pub(crate) const SECOND_PASS: &str = "BARBLESS_SECOND_PASS";
 /// A real server takes at most 3 MiB.
@@ -42,8 +48,8 @@ impl Target {
     /// A place of its own for a test. The configuration is for a development cluster; a real one is as it is.
     pub(crate) async fn start(config: Config) -> Self {
         let name = std::thread::current().name().unwrap_or("?").to_owned();
+        end_with_the_first_pass();
         if std::env::var(TARGET).is_ok_and(|it| it == "real") {
-            end_with_the_first_pass();
             let plane = envtest::control_plane().await;
             let namespace = plane.make_namespace().await;
             let front = Front::Real(relay(plane.config()));
@@ -80,17 +86,32 @@ impl Target {
         }
     }
 
+    /// An API as the program sees it: through the weather, if there is any.
+    pub(crate) fn seen_by_the_program(&self, router: axum::Router) -> axum::Router {
+        match &self.scenario.weather {
+            Some(weather) => weather.over(router),
+            None => router,
+        }
+    }
+
+    /// Whether there is bad weather.
+    pub(crate) fn has_faults(&self) -> bool {
+        self.scenario.weather.is_some()
+    }
+
     /// A client whose namespace is that of the test.
     pub(crate) fn client(&self) -> kube::Client {
         barbless::app::client_by(self.router(), self.namespace())
     }
 
-    /// What was asked, oldest first.
+    /// What was asked, oldest first. What was answered and not heard is left out: it was asked again.
     pub(crate) fn journal(&self) -> Vec<Request> {
-        match &self.front {
+        let mut journal = match &self.front {
             Front::Dev(devcluster) => devcluster.journal(),
             Front::Real(relay) => relay.journal(),
-        }
+        };
+        journal.retain(|request| !request.lost);
+        journal
     }
 
     /// What was asked that meant to change something.
@@ -156,26 +177,31 @@ struct Scenario {
     namespace: String,
     plane: Option<&'static ControlPlane>,
     alone: Mutex<Option<Alone>>,
+    weather: Option<Weather>,
 }
 
 /// What is known of the tests of this process.
 struct Known {
     /// Whether each has panicked.
     panicked: BTreeMap<String, bool>,
+    /// Writes that were made twice, with the tests in which they were.
+    twice: Vec<String>,
     /// Targets that are in use.
     open: usize,
     /// When that last changed.
     changed: Option<Instant>,
 }
 
-static KNOWN: Mutex<Known> = Mutex::new(Known { panicked: BTreeMap::new(), open: 0, changed: None });
+static KNOWN: Mutex<Known> = Mutex::new(Known { panicked: BTreeMap::new(), twice: Vec::new(), open: 0, changed: None });
 
 impl Scenario {
     fn begin(name: String, namespace: String, plane: Option<&'static ControlPlane>) -> Arc<Self> {
         let mut known = KNOWN.lock().unwrap();
         known.panicked.entry(name.clone()).or_default();
         (known.open, known.changed) = (known.open + 1, Some(Instant::now()));
-        Arc::new(Self { name, namespace, plane, alone: Mutex::default() })
+        let is_chosen = std::env::var_os(TARGET).is_some();
+        let weather = seed().filter(|_| is_chosen).map(|seed| Weather::new(seed ^ number_of(&name), Odds::default()));
+        Arc::new(Self { name, namespace, plane, alone: Mutex::default(), weather })
     }
 }
 
@@ -187,12 +213,32 @@ impl Drop for Scenario {
         if std::thread::panicking() {
             known.panicked.insert(self.name.clone(), true);
         }
+        if let (Some(weather), Some(seed)) = (&self.weather, seed()) {
+            known
+                .twice
+                .extend(weather.made_twice().into_iter().map(|line| format!("{} (seed {seed}): {line}", self.name)));
+            if std::thread::panicking() {
+                let struck = weather.struck().iter().map(|struck| format!("  {struck}\n")).collect::<String>();
+                eprintln!("{FAULTS}={seed} went before, with these faults:\n{struck}");
+            }
+        }
         drop(known);
         if let Some(plane) = self.plane {
             let alone = self.alone.get_mut().unwrap_or_else(std::sync::PoisonError::into_inner).take();
             plane.drop_namespace(self.namespace.clone(), alone);
         }
     }
+}
+
+/// The seed of the weather, if one is given.
+pub(crate) fn seed() -> Option<u64> {
+    let seed = std::env::var(FAULTS).ok()?;
+    Some(seed.parse().unwrap_or_else(|_| panic!("{FAULTS} is no number: {seed:?}")))
+}
+
+/// A number for a test, so that each has weather of its own, which is the same when it runs alone.
+fn number_of(name: &str) -> u64 {
+    name.bytes().fold(0xCBF2_9CE4_8422_2325, |hash, byte| (hash ^ u64::from(byte)).wrapping_mul(0x100_0000_01B3))
 }
 
 /// Ends this process when its input ends, if it is the second pass.
@@ -208,6 +254,12 @@ fn end_with_the_first_pass() {
             std::process::exit(1);
         });
     });
+}
+
+/// Writes that were made twice in the tests of this process, once the last of those that have begun has ended.
+pub(crate) fn made_twice() -> Vec<String> {
+    scenarios();
+    KNOWN.lock().unwrap().twice.clone()
 }
 
 /// The tests that have had a target, and whether they panicked, once the last of those that have begun has ended.

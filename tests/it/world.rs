@@ -68,6 +68,7 @@ impl Bundles for Shelf {
 /// A cluster and a sandbox that applications share.
 #[derive(Clone)]
 pub(crate) struct World {
+    /// The cluster as a user sees it. The program has `services.cluster`.
     pub(crate) cluster: Cluster,
     pub(crate) services: Arc<Services>,
     /// The API behind the cluster.
@@ -91,9 +92,16 @@ impl World {
         let api = Target::start(Config::default()).await;
         let cluster = Cluster::new(api.client());
         cluster.establish_crds().await.unwrap();
+        let of_the_program = match api.has_faults() {
+            true => {
+                let router = api.seen_by_the_program(api.router());
+                Cluster::new(barbless::app::client_by(router, api.namespace()))
+            }
+            false => cluster.clone(),
+        };
         let (platform, facts) = watch::channel(Platform::default());
         let services = Arc::new(Services {
-            cluster: cluster.clone(),
+            cluster: of_the_program,
             sandbox: sandbox(),
             runs,
             notices: Notices::default(),
@@ -112,10 +120,12 @@ impl World {
     /// Waits until nobody asks the API for anything any more: an application that is at rest, or was told to stop, may
     /// still be writing its status.
     pub(crate) async fn quiet(&self) {
+        // Whoever was sent away comes again after a second.
+        let pause = Duration::from_millis(if self.api.has_faults() { 2_000 } else { 300 });
         let mut requests = u64::MAX;
         while requests != self.api.request_count() {
             requests = self.api.request_count();
-            tokio::time::sleep(Duration::from_millis(300)).await;
+            tokio::time::sleep(pause).await;
         }
     }
 
@@ -149,7 +159,7 @@ impl World {
         let bundles: Arc<dyn Bundles> = Arc::clone(shelf) as Arc<dyn Bundles>;
         let instance = Instance::new(id.clone(), bundles, grants);
         let handle = driver::start(Arc::clone(&self.services), instance);
-        let (cluster, seen, id) = (self.cluster.clone(), handle.clone(), id.clone());
+        let (cluster, seen, id) = (self.services.cluster.clone(), handle.clone(), id.clone());
         let own = id.clone();
         let observer = tokio::spawn(async move {
             let events = cluster.watch_applications(Some(own.namespace().to_owned()));

@@ -129,8 +129,8 @@ async fn kill_at_every_request(operation: Operation) {
     perform(&site, operation).await.unwrap();
     let expected = objects(&site).await;
     let mut places = 0;
-    // A real control plane takes seconds for each place: some of them are enough there.
-    let step = if site.api.is_real() { 6 } else { 1 };
+    // A real control plane takes seconds for each place, and so do faults: some of them are enough there.
+    let step = if site.api.is_real() || site.api.has_faults() { 6 } else { 1 };
     'places: for write in (0..).step_by(step) {
         for performed in [false, true] {
             let site = prepared(operation).await;

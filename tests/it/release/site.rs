@@ -114,7 +114,7 @@ impl Site {
             rules: Vec::new(),
             cancel: CancellationToken::new(),
         };
-        let (id, other) = (ApplicationId::new(api.namespace(), "r").unwrap(), Tap::on(&api).0);
+        let (id, other) = (ApplicationId::new(api.namespace(), "r").unwrap(), api.client());
         Self { api, id, cluster: Cluster::new(client), tap, options, other }
     }
 

@@ -10,6 +10,7 @@ use std::sync::{Arc, Mutex, MutexGuard};
 use axum::body::{Body, Bytes, to_bytes};
 use axum::http::{Method, Request, Response, header};
 use axum::response::IntoResponse as _;
+use barbless_devcluster::AnswerLost;
 use serde_json::Value;
 use tokio::sync::Notify;
 use tower::ServiceExt as _;
@@ -29,6 +30,8 @@ pub(crate) struct Tap {
 #[derive(Debug, Default)]
 struct State {
     lines: Vec<String>,
+    /// Of those, the ones whose answer was lost, and that may come again.
+    lost: Vec<String>,
     writes: usize,
     requests: BTreeMap<String, usize>,
     kinds: BTreeMap<String, String>,
@@ -42,11 +45,12 @@ impl Tap {
     pub(crate) fn on(api: &Target) -> (kube::Client, Arc<Self>) {
         let tap = Arc::new(Self::default());
         let (router, own) = (api.router(), Arc::clone(&tap));
-        let service = tower::service_fn(move |request: Request<kube::client::Body>| {
+        // What does not pass the weather is not written down.
+        let tapped = axum::Router::new().fallback(move |request: Request<Body>| {
             let (router, tap) = (router.clone(), Arc::clone(&own));
-            async move { Ok::<_, std::convert::Infallible>(tap.pass(router, request.map(Body::new)).await) }
+            async move { tap.pass(router, request).await }
         });
-        (kube::Client::new(service, api.namespace()), tap)
+        (barbless::app::client_by(api.seen_by_the_program(tapped), api.namespace()), tap)
     }
 
     fn state(&self) -> MutexGuard<'_, State> {
@@ -72,6 +76,7 @@ impl Tap {
     pub(crate) fn clear(&self) {
         let mut state = self.state();
         state.lines.clear();
+        state.lost.clear();
         state.requests.clear();
         state.writes = 0;
     }
@@ -115,12 +120,13 @@ impl Tap {
         if !writes {
             return router.oneshot(Request::from_parts(parts, body)).await.into_response();
         }
+        let lost = parts.extensions.get::<AnswerLost>().is_some();
         let sent = to_bytes(body, BYTES_MAX).await.unwrap();
         let request = Request::from_parts(parts, Body::from(sent.clone()));
         let (head, body) = router.oneshot(request).await.into_response().into_parts();
         let answer = to_bytes(body, BYTES_MAX).await.unwrap();
         if head.status.is_success() {
-            self.note(verb, &place, &query, &sent, &answer);
+            self.note(verb, &place, &query, &sent, &answer, lost);
         }
         if fate == Fate::Performed {
             self.died.notify_one();
@@ -129,7 +135,7 @@ impl Tap {
         Response::from_parts(head, Body::from(answer))
     }
 
-    fn note(&self, verb: &str, place: &Place, query: &str, sent: &Bytes, answer: &Bytes) {
+    fn note(&self, verb: &str, place: &Place, query: &str, sent: &Bytes, answer: &Bytes, lost: bool) {
         let parse = |bytes: &Bytes| serde_json::from_slice::<Value>(bytes).unwrap_or_default();
         let (sent, answer) = (parse(sent), parse(answer));
         let mut state = self.state();
@@ -164,6 +170,16 @@ impl Tap {
             },
             (None, other) => format!("{other} {kind}/{name}"),
         };
+        // What nobody heard of is done again, and that is no news.
+        if let Some(index) = state.lost.iter().position(|known| *known == line) {
+            if !lost {
+                state.lost.swap_remove(index);
+            }
+            return;
+        }
+        if lost {
+            state.lost.push(line.clone());
+        }
         state.lines.push(line);
     }
 }
