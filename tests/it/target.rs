@@ -219,7 +219,8 @@ impl Drop for Scenario {
                 .extend(weather.made_twice().into_iter().map(|line| format!("{} (seed {seed}): {line}", self.name)));
             if std::thread::panicking() {
                 let struck = weather.struck().iter().map(|struck| format!("  {struck}\n")).collect::<String>();
-                eprintln!("{FAULTS}={seed} went before, with these faults:\n{struck}");
+                let said = format!("{FAULTS}={seed} went before, with these faults:\n{struck}");
+                let _ = std::io::Write::write_all(&mut std::io::stderr(), said.as_bytes());
             }
         }
         drop(known);

@@ -285,7 +285,15 @@ fn bounded(expression: &str) -> Result<(), String> {
     let (mut depth, mut chain) = (0_usize, 0_usize);
     let mut quote = None;
     let mut escaped = false;
+    let mut before = ' ';
     for character in expression.chars() {
+        // The parser reads a pair of signs as none, and what follows twice: with each level of nesting its work doubles.
+        if quote.is_none() && matches!(character, '!' | '-') && before == character {
+            return Err(format!("has two signs '{character}' in a row; leave out both"));
+        }
+        if !character.is_whitespace() {
+            before = character;
+        }
         match (quote, character) {
             (Some(_), _) if escaped => escaped = false,
             (Some(_), '\\') => escaped = true,

@@ -420,6 +420,9 @@ fn bad_rules_are_refused() {
         ("[{rule: 'true', expression: 'true'}]", "the key 'rule' is not known"),
         ("[{expression: 'self.a >'}]", ""),
         ("[{expression: 'sefl.a > 1'}]", "'sefl' is not known; a rule sees 'self' and 'oldSelf'"),
+        // Each level would double the work of the parser.
+        ("[{expression: '! !(! !(self.a))'}]", "has two signs '!' in a row; leave out both"),
+        ("[{expression: '1 - -(--(self.a)) > 0'}]", "has two signs '-' in a row; leave out both"),
     ];
     for (rules, message) in table {
         let problems = compile(&format!("properties: {{a: {{}}}}\nx-deckhouse-validations: {rules}\n")).unwrap_err();
