@@ -5,6 +5,7 @@ Each check is a chart of its own. Nothing is skipped: a check that cannot be mad
 
 import argparse
 import json
+import re
 import subprocess
 import sys
 import tempfile
@@ -51,7 +52,7 @@ class World:
             lines.append(line)
         self.kubeconfig = home / "kubeconfig"
         self.kubeconfig.write_text("".join(lines))
-        self.server = next(line.split('"')[1] for line in lines if "server:" in line)
+        self.server = re.search(r'"?server"?: *"([^"]+)"', "".join(lines)).group(1)
         self.home = home
 
     def close(self):
