@@ -11,33 +11,21 @@ import random
 import subprocess
 import sys
 import tempfile
-import urllib.error
-import urllib.request
 from pathlib import Path
 
 import helm_python
 from helm_python import Config
+from shared import CHECKS, Cluster, check, history, same
 
 parser = argparse.ArgumentParser()
 parser.add_argument("--ours", required=True)
 parser.add_argument("--seed", type=int, default=1)
 options = parser.parse_args()
 
-CHECKS = []
 SPACE = "demo"
 
 
-def check(function):
-    CHECKS.append(function)
-    return function
-
-
-def same(found, expected, what):
-    if found != expected:
-        raise AssertionError(f"{what}:\n  found    {json.dumps(found)}\n  expected {json.dumps(expected)}")
-
-
-class World:
+class World(Cluster):
     """The cluster, our side and Helm's side of it."""
 
     def __init__(self, home):
@@ -79,22 +67,8 @@ class World:
         self.begin(name, objects, **fields)
         return self.ours(name, "finish", status="deployed", description="applied")
 
-    def call(self, method, path, body=None, kind="application/json"):
-        data = None if body is None else json.dumps(body).encode()
-        request = urllib.request.Request(self.server + path, data, {"Content-Type": kind}, method=method)
-        with urllib.request.urlopen(request) as answer:
-            return json.load(answer)
-
     def put(self, path, body):
         return self.call("POST", path, body)
-
-    def get(self, path):
-        try:
-            return self.call("GET", path)
-        except urllib.error.HTTPError as error:
-            if error.code == 404:
-                return None
-            raise
 
     def apply(self, path, body, manager="barbless", force=False):
         path = f"{path}?fieldManager={manager}&force={str(force).lower()}"
@@ -110,16 +84,11 @@ class World:
         return json.loads(gzip.decompress(base64.b64decode(base64.b64decode(data))))
 
     def chart(self, name, files):
-        folder = self.home / "charts" / name
-        chart = {"apiVersion": "v2", "name": name, "version": "0.3.1", "appVersion": "9"}
-        for path, text in {"Chart.yaml": json.dumps(chart), "values.yaml": "replicas: 2\n", **files}.items():
-            (folder / path).parent.mkdir(parents=True, exist_ok=True)
-            (folder / path).write_text(text)
-        return folder
+        about = {"name": name, "version": "0.3.1", "appVersion": "9"}
+        return self.write_chart(about, {"values.yaml": "replicas: 2\n", **files})
 
     def history(self, name):
-        """Revision and status as Helm sees them."""
-        return [(it["revision"], it["status"]) for it in self.helm.history(name)]
+        return history(self.helm, name)
 
 
 def config_map(name, data, source="templates/config.yaml", **metadata):

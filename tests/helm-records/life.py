@@ -11,34 +11,22 @@ import sys
 import tempfile
 import time
 import traceback
-import urllib.error
-import urllib.request
 from pathlib import Path
 
 import helm_python
 from helm_python import Chart, Config
+from shared import CHECKS, Cluster, check, history, same
 
 parser = argparse.ArgumentParser()
 parser.add_argument("--cluster", required=True, help="a program that serves a development cluster and prints a kubeconfig")
 parser.add_argument("--only", help="checks whose name contains this")
 options = parser.parse_args()
 
-CHECKS = []
 # Seconds for what becomes ready; much more than it takes, for a machine that is busy.
 TIMEOUT = 60
 
 
-def check(function):
-    CHECKS.append(function)
-    return function
-
-
-def same(found, expected, what):
-    if found != expected:
-        raise AssertionError(f"{what}:\n  found    {json.dumps(found)}\n  expected {json.dumps(expected)}")
-
-
-class World:
+class World(Cluster):
     """A cluster, and Helm in one namespace of it."""
 
     def __init__(self, home):
@@ -62,20 +50,6 @@ class World:
     def helm(self, namespace, **fields):
         return Config(kubeconfig_path=self.kubeconfig, namespace=namespace, **fields)
 
-    def call(self, method, path, body=None, kind="application/json"):
-        data = None if body is None else json.dumps(body).encode()
-        request = urllib.request.Request(self.server + path, data, {"Content-Type": kind}, method=method)
-        with urllib.request.urlopen(request) as answer:
-            return json.load(answer)
-
-    def get(self, path):
-        try:
-            return self.call("GET", path)
-        except urllib.error.HTTPError as error:
-            if error.code == 404:
-                return None
-            raise
-
     def gone(self, path):
         begun = time.monotonic()
         while self.get(path) is not None:
@@ -84,16 +58,8 @@ class World:
             time.sleep(0.05)
 
     def chart(self, name, files):
-        folder = self.home / "charts" / name
-        chart = {"apiVersion": "v2", "name": name, "version": "0.1.0", "appVersion": "1"}
-        for path, text in {"Chart.yaml": json.dumps(chart), "values.yaml": "{}\n", **files}.items():
-            (folder / path).parent.mkdir(parents=True, exist_ok=True)
-            (folder / path).write_text(text)
-        return folder
-
-
-def history(helm, name):
-    return [(it["revision"], it["status"]) for it in helm.history(name)]
+        about = {"name": name, "version": "0.1.0", "appVersion": "1"}
+        return self.write_chart(about, {"values.yaml": "{}\n", **files})
 
 
 def refused(action, *texts):
