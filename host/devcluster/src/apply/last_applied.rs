@@ -7,7 +7,7 @@ use std::collections::BTreeSet;
 use serde_json::{Value, json};
 
 use super::{
-    managed::{ApplyError, By, Managers},
+    managed::{By, Conflicts, Managers},
     typed,
 };
 use crate::{json, schema::Type};
@@ -25,18 +25,18 @@ impl Managers {
         by: By<'_>,
         force: bool,
         reset: &[&[&str]],
-    ) -> Result<Value, ApplyError> {
+    ) -> Result<Value, Conflicts> {
         if by.manager != KUBECTL {
             return self.apply(live, config, ty, by, force, reset);
         }
         let before = self.clone();
         let mut new = match self.apply(live, config, ty, by, force, reset) {
-            Err(ApplyError::Conflicts(mut conflicts)) => {
+            Err(Conflicts(mut conflicts)) => {
                 let known = still_as_applied(live, ty, by.api_version);
-                let Some(known) = known else { return Err(ApplyError::Conflicts(conflicts)) };
+                let Some(known) = known else { return Err(Conflicts(conflicts)) };
                 conflicts.retain(|conflict| !known.contains(&conflict.path));
                 if !conflicts.is_empty() {
-                    return Err(ApplyError::Conflicts(conflicts));
+                    return Err(Conflicts(conflicts));
                 }
                 *self = before;
                 self.apply(live, config, ty, by, true, reset)?

@@ -49,14 +49,10 @@ pub(crate) struct By<'a> {
     pub(crate) now: &'a str,
 }
 
-/// Why an apply was refused.
+/// What other managers own with other values, so that an apply was refused.
 #[derive(Debug, thiserror::Error)]
-pub(crate) enum ApplyError {
-    #[error(transparent)]
-    Typed(TypedErrors),
-    #[error("apply conflicts with other managers")]
-    Conflicts(Vec<Conflict>),
-}
+#[error("apply conflicts with other managers")]
+pub(crate) struct Conflicts(pub(crate) Vec<Conflict>);
 
 /// All that does not fit the schema.
 #[derive(Debug, Clone, PartialEq, Eq, thiserror::Error)]
@@ -277,7 +273,7 @@ impl Managers {
 
     /// Applies a configuration: the new object, with the managers changed accordingly.
     ///
-    /// `live` and `config` have no `managedFields`. `reset` are top-level fields that this endpoint does not write.
+    /// `live` and `config` have no `managedFields`, and `config` has passed [`typed::check`]. `reset` are top-level fields that this endpoint does not write.
     pub(crate) fn apply(
         &mut self,
         live: &Value,
@@ -286,11 +282,7 @@ impl Managers {
         by: By<'_>,
         force: bool,
         reset: &[&[&str]],
-    ) -> Result<Value, ApplyError> {
-        let errors = typed::check(config, ty);
-        if !errors.is_empty() {
-            return Err(ApplyError::Typed(TypedErrors(errors)));
-        }
+    ) -> Result<Value, Conflicts> {
         let merged = typed::merge(live, config, ty);
         let mut set = typed::field_set(config, ty);
         strip_reset(&mut set, reset);
@@ -320,7 +312,7 @@ impl Managers {
             owned.set = owned.set.difference(&overlap).difference(&comparison.removed);
         }
         if !conflicts.is_empty() {
-            return Err(ApplyError::Conflicts(conflicts));
+            return Err(Conflicts(conflicts));
         }
         if let Some(owned) = self.entries.get_mut(&me) {
             strip(&mut owned.set, reset);

@@ -4,7 +4,7 @@ use serde_json::{Value, json};
 
 use super::{
     Set,
-    managed::{ApplyError, By, Managers, TypedErrors, conflict_status},
+    managed::{By, Conflicts, Managers, TypedErrors, conflict_status},
     typed,
 };
 use crate::schema::{self, Type};
@@ -43,9 +43,7 @@ impl Live {
     fn refused(&self, manager: &str, config: &Value) -> Vec<String> {
         let mut managers = self.managers.clone();
         match managers.apply(&self.object, config, self.ty(), Self::by(manager), false, &[]) {
-            Err(ApplyError::Conflicts(conflicts)) => {
-                conflicts.into_iter().map(|c| format!("{}: {}", c.manager, c.path)).collect()
-            }
+            Err(Conflicts(conflicts)) => conflicts.into_iter().map(|c| format!("{}: {}", c.manager, c.path)).collect(),
             other => panic!("{other:?}"),
         }
     }
@@ -122,9 +120,7 @@ fn conflicts_name_manager_field_and_time() {
     live.apply("m", &data(json!({"b": "1"})));
     let mut managers = live.managers.clone();
     let config = data(json!({"a": "2", "b": "2"}));
-    let Err(ApplyError::Conflicts(conflicts)) =
-        managers.apply(&live.object, &config, live.ty(), Live::by("n"), false, &[])
-    else {
+    let Err(Conflicts(conflicts)) = managers.apply(&live.object, &config, live.ty(), Live::by("n"), false, &[]) else {
         panic!("no conflict")
     };
     let status = conflict_status(&conflicts).to_value();

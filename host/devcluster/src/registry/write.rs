@@ -18,8 +18,8 @@ use super::{
 use crate::{
     admission::Gate,
     apply::{
-        managed::{ApplyError, By, Managers, TypedErrors, conflict_status},
-        typed::TypedError,
+        managed::{By, Conflicts, Managers, TypedErrors, conflict_status},
+        typed::{self, TypedError},
     },
     builtin,
     catalog::Resource,
@@ -450,8 +450,10 @@ impl Registry {
         if at(config, &["metadata", "managedFields"]).is_some_and(|m| !m.is_null()) {
             return Err(ApiError::bad_request("metadata.managedFields must be nil"));
         }
-        let errors = crate::apply::typed::check(config, resource.root());
-        if !errors.is_empty() && at(config, &["metadata"]).is_some_and(Value::is_object) {
+        // What the metadata is not, is told by what reads it.
+        let readable = at(config, &["metadata"]).is_none_or(|it| it.is_object() || it.is_null());
+        let errors = if readable { typed::check(config, resource.root()) } else { Vec::new() };
+        if !errors.is_empty() {
             return Err(untyped(resource, config, &TypedErrors(errors)));
         }
         let mut config = config.clone();
@@ -480,10 +482,9 @@ impl Registry {
         let api_version = resource.api_version();
         let by = By { manager: options.manager, api_version: &api_version, subresource, now: &now };
         let reset = reset_fields(resource, subresource);
-        managers.apply_as_kubectl(live, config, resource.root(), by, force, reset).map_err(|error| match error {
-            ApplyError::Conflicts(conflicts) => conflict_status(&conflicts),
-            ApplyError::Typed(errors) => untyped(resource, config, &errors),
-        })
+        managers
+            .apply_as_kubectl(live, config, resource.root(), by, force, reset)
+            .map_err(|Conflicts(conflicts)| conflict_status(&conflicts))
     }
 
     /// One try. `None` means that somebody else wrote meanwhile.
@@ -540,8 +541,9 @@ impl Registry {
             }
         };
         let applied = matches!(edit, Edit::Apply { .. });
-        // Patches are read before it is asked what they are of.
+        // Patches are read before it is asked what they are of, and what a PUT says has been read already.
         let early = match edit {
+            Edit::Put(_) => Some(Vec::new()),
             Edit::Json(_) | Edit::Merge(_) | Edit::Strategic(_) => {
                 let read = self.decode(resource, &mut new, options);
                 Some(read.map_err(|error| unreadable(&live.value, edit, error))?)
@@ -606,7 +608,7 @@ impl Registry {
         };
         // What does not fit the schema cannot be told apart, so its owners stay as they are.
         let fits = |object: &Value| {
-            let errors = crate::apply::typed::check(object, resource.root());
+            let errors = typed::check(object, resource.root());
             !errors.iter().any(|error| matches!(error, TypedError::NoKeys { .. } | TypedError::Mismatch { .. }))
         };
         if !applied && tracked && (resource.custom.is_none() || fits(&new)) {

@@ -13,7 +13,7 @@ fn config(a: &str) -> Value {
 }
 
 /// An object that a client-side apply has made, and what the manager then applies to it.
-fn apply(annotation: &str, manager: &str) -> Result<Value, ApplyError> {
+fn apply(annotation: &str, manager: &str) -> Result<Value, Conflicts> {
     let catalog = Catalog::default();
     let resource = catalog.by_kind("v1", "ConfigMap").unwrap();
     let by = |manager| By { manager, api_version: "v1", subresource: "", now: "2026-01-01T00:00:00Z" };
@@ -45,9 +45,7 @@ fn others_and_fields_that_somebody_changed_conflict() {
         ("{", "kubectl"),
         ("", "kubectl"),
     ] {
-        let Err(ApplyError::Conflicts(conflicts)) = apply(annotation, manager) else {
-            panic!("{annotation} for {manager}")
-        };
+        let Err(Conflicts(conflicts)) = apply(annotation, manager) else { panic!("{annotation} for {manager}") };
         assert_eq!(conflicts.iter().map(|it| it.path.as_str()).collect::<Vec<_>>(), [".data.a"], "{annotation}");
     }
 }
